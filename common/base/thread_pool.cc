@@ -1,0 +1,93 @@
+#include "common/base/thread_pool.h"
+
+#include <sched.h>
+
+#include <algorithm>
+
+namespace baton {
+namespace {
+
+constexpr int kSpins = 2000;  // some tens of microseconds: longer than the gap between two operations of a layer
+
+std::vector<int> AllowedCores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<int> cores;
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) {
+    for (int core = 0; core < CPU_SETSIZE; ++core) {
+      if (CPU_ISSET(core, &set)) cores.push_back(core);
+    }
+  }
+  if (cores.empty()) cores.push_back(0);
+  return cores;
+}
+
+void Pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+template <typename T>
+T SpinThenWait(std::atomic<T>& value, T old) {
+  for (int i = 0; i < kSpins; ++i) {
+    if (T now = value.load(std::memory_order_acquire); now != old) return now;
+    Pause();
+  }
+  value.wait(old, std::memory_order_acquire);
+  return value.load(std::memory_order_acquire);
+}
+
+}  // namespace
+
+ThreadPool::ThreadPool(int threads, bool pin) {
+  const std::vector<int> cores = AllowedCores();
+  if (threads <= 0) threads = static_cast<int>(cores.size());
+  for (int worker = 1; worker < threads; ++worker) {
+    workers_.emplace_back([this, worker] { WorkerLoop(worker); });
+    if (pin) {
+      cpu_set_t set;
+      CPU_ZERO(&set);
+      CPU_SET(cores[worker % cores.size()], &set);
+      pthread_setaffinity_np(workers_.back().native_handle(), sizeof(set), &set);
+    }
+  }
+}
+
+ThreadPool::~ThreadPool() {
+  stop_ = true;
+  generation_.fetch_add(1, std::memory_order_release);
+  generation_.notify_all();
+  for (std::thread& worker : workers_) worker.join();
+}
+
+void ThreadPool::RunErased(int64_t tasks, Erased body, const void* context) {
+  if (tasks <= 0) return;
+  if (workers_.empty() || tasks == 1) {
+    for (int64_t task = 0; task < tasks; ++task) body(context, task, 0);
+    return;
+  }
+  body_ = body;
+  context_ = context;
+  tasks_ = tasks;
+  next_.store(0, std::memory_order_relaxed);
+  running_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
+  generation_.fetch_add(1, std::memory_order_release);
+  generation_.notify_all();
+  for (int64_t task; (task = next_.fetch_add(1, std::memory_order_relaxed)) < tasks;) body(context, task, 0);
+  for (int left = running_.load(std::memory_order_acquire); left != 0;) left = SpinThenWait(running_, left);
+}
+
+void ThreadPool::WorkerLoop(int worker) {
+  uint32_t seen = 0;
+  while (true) {
+    seen = SpinThenWait(generation_, seen);
+    if (stop_) return;
+    for (int64_t task; (task = next_.fetch_add(1, std::memory_order_relaxed)) < tasks_;) body_(context_, task, worker);
+    if (running_.fetch_sub(1, std::memory_order_acq_rel) == 1) running_.notify_one();
+  }
+}
+
+}  // namespace baton

@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# Installs the Debian packages Baton is built and tested with (Debian 12 and 13). Every script and image uses this file.
+#   install-deps.sh [build|test|runtime]...     default: build
+# Prints nothing when all is there already; needs root (or sudo) only when something is missing.
+set -euo pipefail
+
+build=(
+  build-essential cmake ninja-build ccache mold pkg-config git ca-certificates
+  libgrpc++-dev libgrpc-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc grpc-proto libabsl-dev
+  libucx-dev prometheus-cpp-dev libssl-dev zlib1g-dev
+  libhwy-dev libpcre2-dev libutf8proc-dev nlohmann-json3-dev libspdlog-dev libcli11-dev
+  libgtest-dev libgmock-dev libbenchmark-dev
+)
+test=(
+  python3 python3-venv python3-pip python3-grpcio python3-protobuf prometheus curl procps
+)
+# Shared libraries pulled in by the -dev packages are what the programs need at run time.
+runtime=(curl)
+
+packages=()
+for set in "${@:-build}"; do
+  case "$set" in
+    build) packages+=("${build[@]}") ;;
+    test) packages+=("${build[@]}" "${test[@]}") ;;
+    runtime) packages+=("${runtime[@]}") ;;
+    *) echo "install-deps.sh: unknown set '$set' (build, test or runtime)" >&2; exit 2 ;;
+  esac
+done
+
+missing=()
+for package in "${packages[@]}"; do
+  [ "$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null || true)" = installed ] || missing+=("$package")
+done
+[ ${#missing[@]} -eq 0 ] && exit 0
+
+sudo=()
+[ "$(id -u)" -eq 0 ] || sudo=(sudo)
+echo "install-deps.sh: installing ${missing[*]}" >&2
+"${sudo[@]}" apt-get update -qq
+# Prometheus from Debian would start a system service; the tests start their own on a free port.
+"${sudo[@]}" env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
+  apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
