@@ -1,0 +1,50 @@
+#pragma once
+
+// One forward pass over a mixed batch. Implemented by cpu_runner and, later, cuda_runner; called by the step thread only.
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "common/base/ids.h"
+
+namespace baton {
+
+// A sequence's share of a step: `tokens` sit at positions [position, position + tokens.size()). Their keys and values are
+// written to `blocks` (the sequence's whole block table, at least ceil((position + tokens.size()) / block_size) entries),
+// and attention reads positions [0, position + i] from there.
+struct StepSequence {
+  std::span<const TokenId> tokens;
+  uint32_t position = 0;
+  std::span<const BlockId> blocks;
+  bool wants_logits = false;  // logits of the last token
+};
+
+class Runner {
+ public:
+  virtual ~Runner() = default;
+
+  // Runs the batch. logits[i] is [vocab_size] f32 for sequences that want them, else empty; writable, valid until the next
+  // Step. `logits` has room for batch.size() entries. Fails without a partial effect that matters: the caller drops the step.
+  virtual absl::Status Step(std::span<const StepSequence> batch, std::span<std::span<float>> logits) = 0;
+
+  // Copies one block's bytes (copy-on-write).
+  virtual void CopyBlock(BlockId from, BlockId to) = 0;
+
+  virtual uint32_t vocab_size() const = 0;
+  // Most tokens and most sequences that one Step takes.
+  virtual uint32_t max_step_tokens() const = 0;
+  virtual uint32_t max_batch() const = 0;
+  // Weights identity, weights format, engine, kernel version, rope, tensor-parallel size.
+  virtual NumericsHash numerics_hash() const = 0;
+
+  // Work of the last Step, for baton_engine_{flops,bytes}_total.
+  struct StepWork {
+    uint64_t flops = 0;
+    uint64_t bytes = 0;
+  };
+  virtual StepWork last_work() const = 0;
+};
+
+}  // namespace baton
