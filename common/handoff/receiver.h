@@ -1,0 +1,82 @@
+#pragma once
+
+// The decode worker's side of handoffs: reserves blocks under leases, admits writes, verifies commits off the step thread,
+// reaps what ends no other way. Owns the lease table, the control server and one verifier-and-reaper thread.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/base/clock.h"
+#include "common/base/ids.h"
+#include "common/handoff/lease_offer.h"
+#include "common/kv/block_pool.h"
+#include "common/kv/layout.h"
+#include "common/transport/control_connection.h"
+#include "common/transport/kv_transport.h"
+
+namespace baton {
+
+struct ReceiverOptions {
+  std::string control_host = "127.0.0.1";       // listen address; also what peers are told unless advertise_host is set
+  std::string advertise_host;
+  uint16_t control_port = 0;
+  Duration lease_duration = std::chrono::seconds(10);  // renewed while the prefill call lives
+  Duration tombstone_duration = std::chrono::seconds(60);
+  uint32_t max_tombstones = 16384;
+  double max_leased_share = 0.5;       // of the pool, leased and verifying together
+  double max_quarantined_share = 0.25; // of the pool; above it the worker must drain and restart
+  ControlOptions control;
+};
+
+// Handed over once, on the verifier's thread, when a commit was verified.
+struct CommittedHandoff {
+  std::vector<FirstToken> first_tokens;
+  std::vector<BlockId> blocks;  // leased prompt blocks, then growth blocks; owned now, the callee's to release
+};
+
+// Why a lease ended without running: the message says it ("expired after 10 s", "checksum of block 3 ...").
+using OnLeaseEnd = std::function<void(absl::StatusOr<CommittedHandoff>)>;
+
+struct ReserveRequest {
+  AttemptId attempt;
+  uint32_t prompt_tokens = 0;
+  uint32_t pinned_blocks = 0;  // prompt blocks the caller already holds (prefix hits); the lease covers those after
+  uint32_t choices = 1;        // growth blocks, one each
+  OnLeaseEnd on_end;           // exactly once
+};
+
+struct HandoffCounts {
+  uint64_t committed = 0, discarded = 0, refused = 0, expired = 0, cancelled = 0, fenced = 0, checksum_mismatches = 0,
+           late_writes_refused = 0;
+};
+
+class HandoffReceiver {
+ public:
+  // `pool`, `transport`, `clock` outlive it. `memory` is the transport's pool.
+  static absl::StatusOr<std::unique_ptr<HandoffReceiver>> Start(const ReceiverOptions& options, const KvLayout& layout,
+                                                                NumericsHash numerics, Incarnation self, BlockPool* pool,
+                                                                std::span<std::byte> memory, KvTransport* transport,
+                                                                const Clock* clock);
+  virtual ~HandoffReceiver() = default;
+
+  // RESOURCE_EXHAUSTED with the numbers when the pool or the leased share is full; nothing is kept then.
+  virtual absl::StatusOr<LeaseOffer> Reserve(ReserveRequest request) = 0;
+  // NOT_FOUND when the lease is over.
+  virtual absl::Status Renew(const LeaseKey& key) = 0;
+  // The request is gone. Blocks go free at once if no writer was ever attached, else when it is fenced or proven gone.
+  virtual void Cancel(const LeaseKey& key) = 0;
+  // A fence that came through the router.
+  virtual absl::Status RelayFence(const FenceMessage& fence) = 0;
+
+  virtual HandoffCounts counts() const = 0;
+  virtual uint32_t open_leases() const = 0;
+  // True once quarantined blocks exceed their share.
+  virtual bool must_restart() const = 0;
+};
+
+}  // namespace baton

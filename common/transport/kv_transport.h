@@ -1,0 +1,85 @@
+#pragma once
+
+// The data side of a handoff: a worker's pool as memory that peers may write to. One transport object a process; local,
+// ucx and nccl stand in catalogue.h.
+//
+// A completed put or flush proves nothing about the peer's process: only an answer on the control connection does.
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/base/ids.h"
+
+namespace baton {
+
+// Names the lease a write belongs to. One-sided transports cannot carry it; message-emulated ones do, and the target
+// refuses writes whose lease is over.
+struct WriteStamp {
+  LeaseId lease;
+  uint64_t generation = 0;
+  friend bool operator==(const WriteStamp&, const WriteStamp&) = default;
+};
+
+struct PutRun {
+  const std::byte* source = nullptr;
+  uint64_t target_offset = 0;  // bytes from the start of the target's pool
+  uint64_t bytes = 0;
+};
+
+// Asked on the target for every message-emulated write, on the transport's thread. Must be fast.
+class WriteGate {
+ public:
+  virtual ~WriteGate() = default;
+  virtual bool Admit(const WriteStamp& stamp, uint64_t offset, uint64_t bytes) = 0;
+};
+
+// The writer's side of one peer's pool. Thread-safe. Destruction closes.
+class KvSession {
+ public:
+  virtual ~KvSession() = default;
+
+  // Starts writing runs (each inside the peer's pool, else OUT_OF_RANGE). `runs` is copied; the source bytes must stay
+  // unchanged until a Flush that follows has reported. UNAVAILABLE once the peer is known to be gone.
+  virtual absl::Status Put(const WriteStamp& stamp, std::span<const PutRun> runs) = 0;
+
+  // `done` is called exactly once, from a transport thread, when every earlier Put has left the source memory and lies in
+  // the peer's pool as far as the transport can tell, or with the error that ended the session.
+  virtual void Flush(std::function<void(const absl::Status&)> done) = 0;
+
+  // How bytes travel: "local", "shm" (posix/sysv), "tcp", "rdma"; label of metrics.
+  virtual std::string_view lane() const = 0;
+};
+
+struct TransportCapabilities {
+  bool one_sided = false;      // puts land without the target's help and cannot be refused once started
+  bool device_memory = false;  // AllocatePool can return device memory
+};
+
+class KvTransport {
+ public:
+  virtual ~KvTransport() = default;
+
+  virtual std::string_view name() const = 0;
+  virtual TransportCapabilities capabilities() const = 0;
+
+  // The pool: one allocation, zeroed, aligned to 4,096 bytes, writable by peers; lives as long as the transport. Once.
+  virtual absl::StatusOr<std::span<std::byte>> AllocatePool(uint64_t bytes) = 0;
+
+  // Opaque bytes with which a peer connects; needs AllocatePool before.
+  virtual absl::StatusOr<std::string> Describe() const = 0;
+
+  // INVALID_ARGUMENT for a descriptor that is not this transport's, UNAVAILABLE when the peer does not answer.
+  virtual absl::StatusOr<std::unique_ptr<KvSession>> Connect(const std::string& descriptor) = 0;
+
+  // Must be set before peers connect; null admits nothing that can be refused.
+  virtual void SetWriteGate(WriteGate* gate) = 0;
+};
+
+}  // namespace baton
