@@ -1,9 +1,10 @@
 #pragma once
 
-// One TCP connection for each pair of peers, shared by all transports: hello, heartbeats, attach, commit, fence, answers.
-// Its end of file is the fastest news of a death; its silence makes the peer suspect.
+// One TCP connection for each pair of peers, shared by all transports: hello, heartbeats, attach, commit, fence,
+// answers. Its end of file is the fastest news of a death; its silence makes the peer suspect.
 //
-// Threads: a server and a client own one I/O thread each, which makes every callback. Callbacks must not block.
+// Threads: a server and a client own one I/O thread each, which makes every callback. Callbacks must not block and must
+// not destroy the object that calls them.
 
 #include <cstdint>
 #include <functional>
@@ -22,6 +23,7 @@ struct ControlOptions {
   Duration heartbeat = std::chrono::milliseconds(500);
   Duration suspect_after = std::chrono::seconds(3);    // silence; must exceed two heartbeats
   Duration connect_timeout = std::chrono::seconds(5);  // connect and hello
+  Duration lost_after = std::chrono::seconds(30);      // bytes unacknowledged for so long end the connection: kLost
 };
 
 enum class PeerEvent : uint8_t {
@@ -36,11 +38,21 @@ class ControlHandler {
  public:
   using Answer = std::function<void(AnswerMessage)>;  // callable from any thread, once; a no-op when the peer is gone
   virtual ~ControlHandler() = default;
-  virtual absl::Status OnHello(const ControlHello& hello) = 0;  // not OK: refused, the text goes to the peer
+  // Versions and hashes are equal, and the secret is the server's unless that is 0. Not OK: refused, the text goes to
+  // the peer.
+  virtual absl::Status OnHello(const ControlHello& hello) = 0;
+  // A peer with several connections is suspect when all are silent, and gone or lost when its last one ends.
   virtual void OnPeerEvent(Incarnation peer, PeerEvent event) = 0;
   virtual void OnAttach(Incarnation peer, const AttachMessage& message, Answer answer) = 0;
   virtual void OnCommit(Incarnation peer, CommitMessage message, Answer answer) = 0;
   virtual void OnFence(Incarnation peer, const FenceMessage& message, Answer answer) = 0;
+};
+
+struct ControlCounts {
+  uint64_t accepted = 0;
+  uint64_t refused_hellos = 0;   // version, hashes, secret or the handler
+  uint64_t protocol_errors = 0;  // hostile or broken frames; each closed its connection
+  uint64_t connections = 0;      // open now, hello done
 };
 
 class ControlServer {
@@ -50,9 +62,10 @@ class ControlServer {
                                                               const ControlOptions& options, ControlHandler* handler);
   virtual ~ControlServer() = default;
   virtual uint16_t port() const = 0;
+  virtual ControlCounts counts() const = 0;
 };
 
-// The writer's side of one target.
+// The writer's side of one target. Its destruction reads there as an exit (kGone), so close the KvSession first.
 class ControlClient {
  public:
   using OnAnswer = std::function<void(absl::StatusOr<AnswerMessage>)>;  // UNAVAILABLE when the connection ends first

@@ -1,6 +1,7 @@
 #pragma once
 
-// What travels on the control connection, one frame a message: u32 length, u8 type, body (common/base/wire.h).
+// What travels on the control connection, one frame a message: u32 length of what follows, u8 type, body
+// (common/base/wire.h). control_codec.h turns one into the other.
 
 #include <cstdint>
 #include <string>
@@ -21,10 +22,13 @@ struct ControlHello {
   Incarnation incarnation;
   LayoutHash layout_hash;
   NumericsHash numerics_hash;
-  uint64_t secret = 0;    // writer -> target: the target's secret as its descriptor gave it
-  std::string name;       // for logs: "baton-prefill 10.0.0.3:9102"
-  std::string host_id;    // boot id + network namespace: equal means the same host, where end of file proves an exit
+  uint64_t secret = 0;  // writer -> target: the target's secret as its descriptor gave it
+  std::string name;     // for logs: "baton-prefill 10.0.0.3:9102"
+  std::string host_id;  // boot id + network namespace: equal means the same host, where end of file proves an exit
 };
+
+// This process's ControlHello::host_id.
+std::string LocalHostId();
 
 struct LeaseKey {
   LeaseId lease;
@@ -33,7 +37,8 @@ struct LeaseKey {
   friend bool operator==(const LeaseKey&, const LeaseKey&) = default;
 };
 
-// Writer -> target, before the first put of a lease. A lease that was never attached has no writer and may be freed at once.
+// Writer -> target, before the first put of a lease. A lease that was never attached has no writer and may be freed at
+// once.
 struct AttachMessage {
   LeaseKey key;
 };
@@ -47,8 +52,8 @@ struct FirstToken {
 
 struct CommitMessage {
   LeaseKey key;
-  uint32_t token_count = 0;            // prompt tokens whose KV was written or was already there
-  std::vector<uint64_t> checksums;     // one for each leased prompt block, in order
+  uint32_t token_count = 0;         // prompt tokens whose KV was written or was already there
+  std::vector<uint64_t> checksums;  // one for each leased prompt block, in order
   std::vector<FirstToken> first_tokens;
 };
 

@@ -33,14 +33,19 @@ struct PutRun {
   uint64_t bytes = 0;
 };
 
-// Asked on the target for every message-emulated write, on the transport's thread. Must be fast.
+// Asked on the target around every message-emulated write, on the transport's thread. Must be fast.
 class WriteGate {
  public:
   virtual ~WriteGate() = default;
+  // False: the bytes are dropped, and the writer learns it from the answer to its commit. True: they are copied into
+  // the pool now; until Written the blocks must not be given to anyone else, even if the lease ends meanwhile.
   virtual bool Admit(const WriteStamp& stamp, uint64_t offset, uint64_t bytes) = 0;
+  // Follows every Admit that said true.
+  virtual void Written(const WriteStamp& stamp, uint64_t offset, uint64_t bytes) = 0;
 };
 
-// The writer's side of one peer's pool. Thread-safe. Destruction closes.
+// The writer's side of one peer's pool. Thread-safe. Destruction closes and waits: after it nothing reads the sources
+// and no put starts any more; flushes still open report CANCELLED. Not to be destroyed from one of its own callbacks.
 class KvSession {
  public:
   virtual ~KvSession() = default;
@@ -49,8 +54,9 @@ class KvSession {
   // unchanged until a Flush that follows has reported. UNAVAILABLE once the peer is known to be gone.
   virtual absl::Status Put(const WriteStamp& stamp, std::span<const PutRun> runs) = 0;
 
-  // `done` is called exactly once, from a transport thread, when every earlier Put has left the source memory and lies in
-  // the peer's pool as far as the transport can tell, or with the error that ended the session.
+  // `done` is called exactly once, from a transport thread, when every earlier Put has left the source memory and lies
+  // in the peer's pool as far as the transport can tell, or with the error that ended the session. Where puts are
+  // messages it is an acknowledged round trip: the target has applied or refused every earlier one.
   virtual void Flush(std::function<void(const absl::Status&)> done) = 0;
 
   // How bytes travel: "local", "shm" (posix/sysv), "tcp", "rdma"; label of metrics.
