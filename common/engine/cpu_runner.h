@@ -1,0 +1,101 @@
+#pragma once
+
+// The CPU engine: one forward pass of a packed model over a mixed batch.
+//
+// I6: a row's result depends on its own tokens alone, bit for bit: not on the batch, the chunking, the thread count or
+// the width of the SIMD unit. The kernels' headers state the order of every addition.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/base/thread_pool.h"
+#include "common/engine/cpu_weights.h"
+#include "common/engine/runner.h"
+#include "common/kv/layout.h"
+#include "kernels/aligned_buffer.h"
+#include "kernels/attention.h"
+#include "kernels/linear.h"
+
+namespace baton {
+
+struct CpuRunnerOptions {
+  int threads = 0;           // the step thread included; 0: one per core that this process may use
+  bool pin_threads = false;  // bind the pool's threads to cores; for a process that has its cores to itself
+  uint32_t max_step_tokens = 512;
+  uint32_t max_batch = 64;
+};
+
+// The layout of a pool for this model; kv_dtype: f32, f16 or bf16.
+KvLayout MakeKvLayout(const model::ModelConfig& config, DType kv_dtype, uint32_t block_size = 16);
+
+class CpuRunner final : public Runner {
+ public:
+  // `pool` holds whole blocks of `layout`, aligned to 64 bytes, and outlives the runner; its size decides how many
+  // block ids are valid. Positions at and beyond config.max_length are refused by Step. INVALID_ARGUMENT when layout
+  // and model disagree, RESOURCE_EXHAUSTED when there is no memory for the activations.
+  static absl::StatusOr<std::unique_ptr<CpuRunner>> Create(std::shared_ptr<const CpuWeights> weights,
+                                                           const KvLayout& layout, std::span<std::byte> pool,
+                                                           const CpuRunnerOptions& options);
+
+  // INVALID_ARGUMENT, before anything is written, for a token, block or position out of range and for a batch that is
+  // too large. Allocates nothing. One caller at a time.
+  absl::Status Step(std::span<const StepSequence> batch, std::span<std::span<float>> logits) override;
+  void CopyBlock(BlockId from, BlockId to) override;
+
+  uint32_t vocab_size() const override { return weights_->config.vocab; }
+  uint32_t max_step_tokens() const override { return options_.max_step_tokens; }
+  uint32_t max_batch() const override { return options_.max_batch; }
+  NumericsHash numerics_hash() const override;
+  StepWork last_work() const override { return work_; }
+
+ private:
+  CpuRunner(std::shared_ptr<const CpuWeights> weights, const KvLayout& layout, std::span<std::byte> pool,
+            const CpuRunnerOptions& options, int threads);
+
+  absl::Status Validate(std::span<const StepSequence> batch, std::span<std::span<float>> logits) const;
+  void Embed(std::span<const StepSequence> batch);
+  void RunLayer(uint32_t layer, int64_t rows);
+  void FinishLayer(uint32_t layer, int64_t rows);
+  void RotateAndStore(uint32_t layer, int64_t rows);
+  void ComputeLogits(std::span<const StepSequence> batch, std::span<std::span<float>> logits);
+  void CountWork(std::span<const StepSequence> batch);
+  // Splits rows over the pool; body(first, end).
+  template <typename Body>
+  void ForRows(int64_t rows, const Body& body);
+
+  const std::shared_ptr<const CpuWeights> weights_;
+  const KvLayout layout_;
+  const std::span<std::byte> pool_;
+  const uint32_t pool_blocks_;
+  const CpuRunnerOptions options_;
+  ThreadPool threads_;
+  cpu::LinearWorkspace linear_;
+  cpu::AttentionWorkspace attention_;
+  StepWork work_;
+
+  // Where each row of the step belongs.
+  struct Row {
+    BlockId block;
+    uint32_t slot;
+  };
+  std::vector<Row> rows_;
+  std::vector<cpu::AttentionSequence> sequences_;
+
+  AlignedBuffer hidden_;   // [rows, hidden]: the residual stream
+  AlignedBuffer normed_;   // [rows, hidden]
+  AlignedBuffer qkv_;      // [rows, qkv.outputs padded]
+  AlignedBuffer context_;  // [rows, heads * head_dim]: attention's output
+  AlignedBuffer delta_;    // [rows, hidden padded]: what a half layer adds
+  AlignedBuffer gate_up_;  // [rows, 2 * intermediate padded]
+  AlignedBuffer ffn_;      // [rows, intermediate]
+  AlignedBuffer cosine_;   // [rows, head_dim / 2]
+  AlignedBuffer sine_;     // [rows, head_dim / 2]
+  AlignedBuffer logits_;   // [max_batch, vocab padded]
+};
+
+}  // namespace baton
