@@ -1,7 +1,7 @@
 #pragma once
 
-// Identity of full KV blocks: hash i covers tokens [0, (i + 1) * block_size) through the chain, so that equal hashes mean
-// equal prefixes. Used by the prefix cache of a worker and by the router's index over all workers.
+// Identity of full KV blocks: hash i covers tokens [0, (i + 1) * block_size) through the chain, so that equal hashes
+// mean equal prefixes. Used by the prefix cache of a worker and by the router's index over all workers.
 
 #include <cstdint>
 #include <span>

@@ -4,30 +4,48 @@ namespace baton {
 
 std::string_view DTypeName(DType dtype) {
   switch (dtype) {
-    case DType::kF32: return "f32";
-    case DType::kF16: return "f16";
-    case DType::kBF16: return "bf16";
-    case DType::kQ8_0: return "q8_0";
-    case DType::kQ4_0: return "q4_0";
-    case DType::kQ4_1: return "q4_1";
-    case DType::kQ4_K: return "q4_k";
-    case DType::kQ5_K: return "q5_k";
-    case DType::kQ6_K: return "q6_k";
+    case DType::kF32:
+      return "f32";
+    case DType::kF16:
+      return "f16";
+    case DType::kBF16:
+      return "bf16";
+    case DType::kQ8_0:
+      return "q8_0";
+    case DType::kQ4_0:
+      return "q4_0";
+    case DType::kQ4_1:
+      return "q4_1";
+    case DType::kQ4_K:
+      return "q4_k";
+    case DType::kQ5_K:
+      return "q5_k";
+    case DType::kQ6_K:
+      return "q6_k";
   }
   return "unknown";
 }
 
 DTypeBlock BlockOf(DType dtype) {
   switch (dtype) {
-    case DType::kF32: return {1, 4};
-    case DType::kF16: return {1, 2};
-    case DType::kBF16: return {1, 2};
-    case DType::kQ8_0: return {32, 34};
-    case DType::kQ4_0: return {32, 18};
-    case DType::kQ4_1: return {32, 20};
-    case DType::kQ4_K: return {256, 144};
-    case DType::kQ5_K: return {256, 176};
-    case DType::kQ6_K: return {256, 210};
+    case DType::kF32:
+      return {1, 4};
+    case DType::kF16:
+      return {1, 2};
+    case DType::kBF16:
+      return {1, 2};
+    case DType::kQ8_0:
+      return {32, 34};
+    case DType::kQ4_0:
+      return {32, 18};
+    case DType::kQ4_1:
+      return {32, 20};
+    case DType::kQ4_K:
+      return {256, 144};
+    case DType::kQ5_K:
+      return {256, 176};
+    case DType::kQ6_K:
+      return {256, 210};
   }
   return {1, 0};
 }

@@ -14,7 +14,8 @@ enum class DType : uint8_t { kF32, kF16, kBF16, kQ8_0, kQ4_0, kQ4_1, kQ4_K, kQ5_
 // "f32", "bf16", "q4_k", ...
 std::string_view DTypeName(DType dtype);
 
-// Elements in one block of the format and that block's bytes: 1 and 4 for f32, 32 and 34 for q8_0, 256 and 144 for q4_k.
+// Elements in one block of the format and that block's bytes: 1 and 4 for f32, 32 and 34 for q8_0, 256 and 144 for
+// q4_k.
 struct DTypeBlock {
   uint32_t elements;
   uint32_t bytes;

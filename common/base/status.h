@@ -23,10 +23,10 @@ std::string StatusMessage(const absl::Status& status);
 // `status` with "context: " put before its message; OK stays OK.
 absl::Status WithContext(const absl::Status& status, std::string_view context);
 
-#define BATON_DEFINE_STATUS_MAKER(Name, code)                                             \
-  template <typename... Args>                                                             \
-  absl::Status Name(const absl::FormatSpec<Args...>& format, const Args&... args) {       \
-    return MakeStatus(code, absl::StrFormat(format, args...));                            \
+#define BATON_DEFINE_STATUS_MAKER(Name, code)                                       \
+  template <typename... Args>                                                       \
+  absl::Status Name(const absl::FormatSpec<Args...>& format, const Args&... args) { \
+    return MakeStatus(code, absl::StrFormat(format, args...));                      \
   }
 BATON_DEFINE_STATUS_MAKER(InvalidArgument, absl::StatusCode::kInvalidArgument)
 BATON_DEFINE_STATUS_MAKER(NotFound, absl::StatusCode::kNotFound)
@@ -50,8 +50,8 @@ BATON_DEFINE_STATUS_MAKER(OutOfRange, absl::StatusCode::kOutOfRange)
 #define BATON_CONCAT_INNER(a, b) a##b
 #define BATON_CONCAT(a, b) BATON_CONCAT_INNER(a, b)
 
-#define BATON_RETURN_IF_ERROR(expression)                    \
-  do {                                                       \
+#define BATON_RETURN_IF_ERROR(expression)                                                  \
+  do {                                                                                     \
     if (absl::Status baton_status = (expression); !baton_status.ok()) return baton_status; \
   } while (false)
 

@@ -28,7 +28,8 @@ struct TextAssets {
   std::string tokenizer_json;         // bytes of tokenizer.json
   std::string tokenizer_config_json;  // bytes of tokenizer_config.json; may be empty
   std::optional<GgufVocabulary> gguf;
-  std::string chat_template;  // Jinja source: chat_template.jinja, tokenizer_config.json or GGUF; empty if the model has none
+  std::string
+      chat_template;  // Jinja source: chat_template.jinja, tokenizer_config.json or GGUF; empty if the model has none
 };
 
 }  // namespace baton

@@ -25,9 +25,10 @@ class ThreadPool {
   // have ended. Must not be called from inside a body.
   template <typename Body>
   void Run(int64_t tasks, const Body& body) {
-    RunErased(tasks, [](const void* context, int64_t task, int worker) {
-      (*static_cast<const Body*>(context))(task, worker);
-    }, &body);
+    RunErased(
+        tasks,
+        [](const void* context, int64_t task, int worker) { (*static_cast<const Body*>(context))(task, worker); },
+        &body);
   }
 
  private:

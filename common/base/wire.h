@@ -17,7 +17,7 @@ namespace baton {
 class WireWriter {
  public:
   template <typename T>
-    requires std::is_arithmetic_v<T>
+  requires std::is_arithmetic_v<T>
   void Put(T value) {
     char bytes[sizeof(T)];
     std::memcpy(bytes, &value, sizeof(T));
@@ -43,8 +43,7 @@ class WireReader {
   explicit WireReader(std::string_view in) : in_(in) {}
 
   template <typename T>
-    requires std::is_arithmetic_v<T>
-  T Get() {
+  requires std::is_arithmetic_v<T> T Get() {
     T value{};
     if (in_.size() < sizeof(T)) {
       ok_ = false;

@@ -1,0 +1,85 @@
+#include "common/config/flags.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cctype>
+#include <iostream>
+#include <unordered_map>
+
+#include "common/base/version.h"
+
+namespace baton {
+namespace {
+
+std::string EnvironmentName(const std::string& flag) {
+  std::string name = "BATON_" + flag;
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::toupper(c); });
+  return name;
+}
+
+}  // namespace
+
+struct Flags::Impl {
+  Impl(std::string program, std::string description) : app(std::move(description), std::move(program)) {}
+
+  void Keep(const std::string& name, CLI::Option* option) {
+    option->envname(EnvironmentName(name))->capture_default_str();
+    options[name] = option;
+  }
+
+  CLI::App app;
+  std::unordered_map<std::string, CLI::Option*> options;
+};
+
+Flags::Flags(std::string program, std::string description)
+    : impl_(std::make_unique<Impl>(program, std::move(description))) {
+  impl_->app.set_version_flag("--version", program + " " + kVersion);
+}
+
+Flags::~Flags() = default;
+
+void Flags::Add(const std::string& name, std::string* field, const std::string& help) {
+  impl_->Keep(name, impl_->app.add_option("--" + name, *field, help));
+}
+
+void Flags::Add(const std::string& name, bool* field, const std::string& help) {
+  impl_->Keep(name,
+              impl_->app.add_option("--" + name, *field, help)->expected(0, 1)->default_str(*field ? "true" : "false"));
+}
+
+void Flags::Add(const std::string& name, uint16_t* field, const std::string& help) {
+  impl_->Keep(name, impl_->app.add_option("--" + name, *field, help)->check(CLI::Range(0, 65535)));
+}
+
+void Flags::Add(const std::string& name, uint32_t* field, const std::string& help, uint32_t low, uint32_t high) {
+  impl_->Keep(name, impl_->app.add_option("--" + name, *field, help)->check(CLI::Range(low, high)));
+}
+
+void Flags::Add(const std::string& name, double* field, const std::string& help, double low, double high) {
+  impl_->Keep(name, impl_->app.add_option("--" + name, *field, help)->check(CLI::Range(low, high)));
+}
+
+void Flags::Add(const std::string& name, std::vector<std::string>* field, const std::string& help) {
+  impl_->Keep(name, impl_->app.add_option("--" + name, *field, help)->delimiter(','));
+}
+
+void Flags::AddChoice(const std::string& name, std::string* field, const std::vector<std::string>& choices,
+                      const std::string& help) {
+  impl_->Keep(name, impl_->app.add_option("--" + name, *field, help)->check(CLI::IsMember(choices)));
+}
+
+void Flags::Require(const std::string& name) { impl_->options.at(name)->required(); }
+
+std::optional<int> Flags::Parse(int argc, const char* const* argv) {
+  try {
+    impl_->app.parse(argc, const_cast<char**>(argv));
+  } catch (const CLI::Success& success) {
+    return impl_->app.exit(success, std::cout, std::cerr);
+  } catch (const CLI::ParseError& error) {
+    std::cerr << impl_->app.get_name() << ": " << error.what() << " (--help lists the flags)\n";
+    return 2;
+  }
+  return std::nullopt;
+}
+
+}  // namespace baton

@@ -1,0 +1,71 @@
+#include "common/config/flags.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+namespace baton {
+namespace {
+
+struct Config {
+  std::string model;
+  uint32_t max_batch = 64;
+  double share = 0.5;
+  bool prefix_cache = true;
+  std::vector<std::string> workers;
+  std::string policy = "auto";
+};
+
+std::optional<int> Parse(Config& config, std::vector<const char*> arguments, std::string* error = nullptr) {
+  Flags flags("test", "A test.");
+  flags.Add("model", &config.model, "Model.");
+  flags.Add("max_batch", &config.max_batch, "Slots.", 1, 1024);
+  flags.Add("share", &config.share, "Share.", 0, 1);
+  flags.Add("prefix_cache", &config.prefix_cache, "Cache.");
+  flags.Add("workers", &config.workers, "Workers.");
+  flags.AddChoice("policy", &config.policy, {"auto", "always", "never"}, "Policy.");
+  arguments.insert(arguments.begin(), "test");
+  testing::internal::CaptureStderr();
+  const auto result = flags.Parse(static_cast<int>(arguments.size()), arguments.data());
+  const std::string text = testing::internal::GetCapturedStderr();
+  if (error) *error = text;
+  return result;
+}
+
+TEST(Flags, CommandLineFillsTheStruct) {
+  Config config;
+  ASSERT_EQ(Parse(config,
+                  {"--model=demo", "--max_batch", "8", "--prefix_cache=false", "--workers=a:1,b:2", "--policy=never"}),
+            std::nullopt);
+  EXPECT_EQ(config.model, "demo");
+  EXPECT_EQ(config.max_batch, 8u);
+  EXPECT_FALSE(config.prefix_cache);
+  EXPECT_EQ(config.workers, (std::vector<std::string>{"a:1", "b:2"}));
+  EXPECT_EQ(config.policy, "never");
+}
+
+TEST(Flags, EnvironmentFillsWhatTheCommandLineLeaves) {
+  setenv("BATON_MAX_BATCH", "9", 1);
+  setenv("BATON_MODEL", "from-environment", 1);
+  Config config;
+  EXPECT_EQ(Parse(config, {"--max_batch=7"}), std::nullopt);
+  unsetenv("BATON_MAX_BATCH");
+  unsetenv("BATON_MODEL");
+  EXPECT_EQ(config.max_batch, 7u);
+  EXPECT_EQ(config.model, "from-environment");
+}
+
+TEST(Flags, ErrorsNameTheFlagAndTheLimits) {
+  Config config;
+  std::string error;
+  EXPECT_EQ(Parse(config, {"--max_batch=4096"}, &error), 2);
+  EXPECT_NE(error.find("--max_batch"), std::string::npos) << error;
+  EXPECT_NE(error.find("1024"), std::string::npos) << error;
+  EXPECT_EQ(Parse(config, {"--policy=sometimes"}, &error), 2);
+  EXPECT_NE(error.find("always"), std::string::npos) << error;
+  EXPECT_EQ(Parse(config, {"--no_such_flag=1"}, &error), 2);
+  EXPECT_NE(error.find("no_such_flag"), std::string::npos) << error;
+}
+
+}  // namespace
+}  // namespace baton
