@@ -1,0 +1,22 @@
+#pragma once
+
+// Client channels to workers and routers: keepalive that notices a dead peer in seconds, TLS, message limits.
+
+#include <grpcpp/channel.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "common/rpc/server.h"
+
+namespace baton {
+
+struct ChannelOptions {
+  TlsOptions tls;  // `ca` set: TLS, with a client certificate if given
+  uint32_t max_message_mib = 64;
+};
+
+absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const std::string& address, const ChannelOptions& options);
+
+}  // namespace baton
