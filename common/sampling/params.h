@@ -20,16 +20,16 @@ inline constexpr int kMaxStopTokenIds = 256;
 inline constexpr int kMaxLogitBias = 1024;
 
 struct SamplingParams {
-  uint32_t max_tokens = 16;  // at least 1
-  uint32_t min_tokens = 0;   // stop ids cannot be sampled before
-  float temperature = 1.0f;  // 0: greedy, ties to the lower id
-  float top_p = 1.0f;        // (0, 1]
-  uint32_t top_k = 0;        // 0: off
-  float min_p = 0.0f;        // [0, 1]
-  float repetition_penalty = 1.0f;  // > 0; over prompt and generated tokens, as transformers does
-  float presence_penalty = 0.0f;    // [-2, 2]; over generated tokens
-  float frequency_penalty = 0.0f;   // [-2, 2]; over generated tokens
-  uint64_t seed = 0;                // drawn by the router when the caller gave none
+  uint32_t max_tokens = 16;             // at least 1
+  uint32_t min_tokens = 0;              // stop ids cannot be sampled before
+  float temperature = 1.0f;             // [0, 2]; 0 (and up to 1e-4): greedy, ties to the lower id
+  float top_p = 1.0f;                   // [0, 1]; 0 keeps the single best token
+  uint32_t top_k = 0;                   // 0: off; above the vocabulary: all
+  float min_p = 0.0f;                   // [0, 1]
+  float repetition_penalty = 1.0f;      // > 0; over prompt and generated tokens, as transformers does
+  float presence_penalty = 0.0f;        // [-2, 2]; over generated tokens
+  float frequency_penalty = 0.0f;       // [-2, 2]; over generated tokens
+  uint64_t seed = 0;                    // drawn by the router when the caller gave none
   std::vector<TokenId> stop_token_ids;  // the caller's; finish with kStop
   std::vector<TokenId> eos_token_ids;   // the model's; the same unless ignore_eos
   bool ignore_eos = false;

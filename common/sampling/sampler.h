@@ -1,7 +1,7 @@
 #pragma once
 
-// Sampling of one choice: rules, then a draw from a random stream that is a function of (seed, choice index, token index)
-// alone, so that the same request gives the same tokens wherever and however it is run.
+// Sampling of one choice: rules, then a draw from a random stream that is a function of (seed, choice index, token
+// index) alone, so that the same request gives the same tokens wherever and however it is run.
 
 #include <cstdint>
 #include <memory>
@@ -22,8 +22,9 @@ struct TopLogprob {
 // Log-probabilities are of the model's raw distribution (log-softmax of the logits before any rule).
 struct SampledToken {
   TokenId id = 0;
-  float logprob = 0;             // set when params.logprobs is
-  std::vector<TopLogprob> top;   // params.logprobs entries, descending, ties to the lower id
+  float logprob = 0;  // set when params.logprobs is
+  std::vector<TopLogprob>
+      top;  // params.logprobs entries (fewer if fewer ids are possible), descending, ties to the lower id
   FinishReason finish = FinishReason::kNone;  // kStop for a stop or eos id, kLength at max_tokens
   friend bool operator==(const SampledToken&, const SampledToken&) = default;
 };

@@ -1,0 +1,118 @@
+#include "common/sampling/weights.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+
+#include "common/sampling/fixed_math.h"
+
+namespace baton {
+namespace {
+
+constexpr float kImpossible = -std::numeric_limits<float>::infinity();
+constexpr size_t kLanes = 8;  // independent maxima, so that the loop can be vectorised
+
+// The shortest prefix of `kept` whose measures add up to `goal`, by a radix search over the bits of the weights:
+// a few linear passes whatever the distribution, no copy, no sort.
+template <typename Measure>
+KeptPrefix ShortestPrefix(std::span<const float> weights, KeptPrefix kept, uint64_t goal, const Measure& measure) {
+  uint32_t prefix = 0;
+  uint64_t above = 0;
+  for (const int shift : {20, 10, 0}) {
+    std::array<uint64_t, 1024> histogram{};
+    for (size_t id = 0; id < weights.size(); ++id) {
+      const uint32_t bits = std::bit_cast<uint32_t>(weights[id]);
+      if (bits < kept.smallest_bits || (shift != 20 && bits >> (shift + 10) != prefix)) continue;
+      if (!kept.Keeps(weights[id], static_cast<TokenId>(id))) continue;
+      histogram[bits >> shift & 1023] += measure(weights[id]);
+    }
+    uint32_t bucket = 1023;
+    while (bucket > 0 && above + histogram[bucket] < goal) above += histogram[bucket--];
+    prefix = prefix << 10 | bucket;
+  }
+  // All of the same weight now: the lower ids first.
+  for (size_t id = 0; id < weights.size(); ++id) {
+    if (std::bit_cast<uint32_t>(weights[id]) != prefix || !kept.Keeps(weights[id], static_cast<TokenId>(id))) continue;
+    above += measure(weights[id]);
+    if (above >= goal) return {prefix, static_cast<TokenId>(id)};
+  }
+  return kept;  // all of it holds less than the goal
+}
+
+uint64_t KeptMass(std::span<const float> weights, KeptPrefix kept) {
+  uint64_t mass = 0;
+  for (size_t id = 0; id < weights.size(); ++id) {
+    if (kept.Keeps(weights[id], static_cast<TokenId>(id))) mass += WeightMass(weights[id]);
+  }
+  return mass;
+}
+
+}  // namespace
+
+float MaskNonFinite(std::span<float> logits) {
+  std::array<float, kLanes> lanes;
+  lanes.fill(kImpossible);
+  const auto take = [&](size_t i, size_t lane) {
+    const uint32_t bits = std::bit_cast<uint32_t>(logits[i]);
+    const float value = (bits & 0x7F800000) == 0x7F800000 ? kImpossible : logits[i];
+    logits[i] = value;
+    lanes[lane] = value > lanes[lane] ? value : lanes[lane];
+  };
+  size_t i = 0;
+  for (; i + kLanes <= logits.size(); i += kLanes) {
+    for (size_t lane = 0; lane < kLanes; ++lane) take(i + lane, lane);
+  }
+  for (; i < logits.size(); ++i) take(i, 0);
+  return *std::max_element(lanes.begin(), lanes.end());
+}
+
+float MaxLogit(std::span<const float> logits) {
+  std::array<float, kLanes> lanes;
+  lanes.fill(kImpossible);
+  size_t i = 0;
+  for (; i + kLanes <= logits.size(); i += kLanes) {
+    for (size_t lane = 0; lane < kLanes; ++lane) {
+      lanes[lane] = logits[i + lane] > lanes[lane] ? logits[i + lane] : lanes[lane];
+    }
+  }
+  for (; i < logits.size(); ++i) lanes[0] = std::max(lanes[0], logits[i]);
+  return *std::max_element(lanes.begin(), lanes.end());
+}
+
+void LogitsToWeights(std::span<float> logits, float max, float temperature) {
+  for (float& logit : logits) logit = ExpNonPositive((logit - max) / temperature);
+}
+
+KeptPrefix KeepTopK(std::span<const float> weights, KeptPrefix kept, uint32_t k) {
+  if (k >= weights.size()) return kept;
+  return ShortestPrefix(weights, kept, std::max<uint32_t>(k, 1), [](float) { return uint64_t{1}; });
+}
+
+KeptPrefix KeepTopP(std::span<const float> weights, KeptPrefix kept, float p) {
+  if (p >= 1.0f) return kept;
+  const uint64_t scaled = static_cast<uint64_t>(static_cast<double>(p) * 4294967296.0);
+  const auto goal = static_cast<uint64_t>(static_cast<unsigned __int128>(KeptMass(weights, kept)) * scaled >> 32);
+  return ShortestPrefix(weights, kept, std::max<uint64_t>(goal, 1), WeightMass);
+}
+
+KeptPrefix KeepMinP(KeptPrefix kept, float p) {
+  const uint32_t bits = std::bit_cast<uint32_t>(std::min(p, 1.0f));
+  if (bits <= kept.smallest_bits) return kept;
+  return {bits, std::numeric_limits<TokenId>::max()};
+}
+
+TokenId DrawToken(std::span<const float> weights, KeptPrefix kept, uint64_t random) {
+  const uint64_t mass = KeptMass(weights, kept);
+  const auto target = static_cast<uint64_t>(static_cast<unsigned __int128>(random) * mass >> 64);  // below mass
+  uint64_t passed = 0;
+  TokenId last = 0;
+  for (size_t id = 0; id < weights.size(); ++id) {
+    if (!kept.Keeps(weights[id], static_cast<TokenId>(id))) continue;
+    last = static_cast<TokenId>(id);
+    passed += WeightMass(weights[id]);
+    if (passed > target) return last;
+  }
+  return last;
+}
+
+}  // namespace baton
