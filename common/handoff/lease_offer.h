@@ -28,9 +28,9 @@ absl::StatusOr<TargetDescriptor> DecodeTargetDescriptor(std::string_view bytes);
 
 struct LeaseOffer {
   LeaseKey key;
-  uint32_t first_block = 0;               // prompt block that blocks[0] stores: those before are prefix hits on the target
-  std::vector<BlockId> blocks;            // prompt blocks first_block .. ceil(prompt / block_size) - 1 in the target's pool
-  std::string target;                     // encoded TargetDescriptor
+  uint32_t first_block = 0;     // prompt block that blocks[0] stores: those before are prefix hits on the target
+  std::vector<BlockId> blocks;  // prompt blocks first_block .. ceil(prompt / block_size) - 1 in the target's pool
+  std::string target;           // encoded TargetDescriptor
 };
 std::string Encode(const LeaseOffer& offer);
 absl::StatusOr<LeaseOffer> DecodeLeaseOffer(std::string_view bytes);

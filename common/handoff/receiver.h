@@ -1,7 +1,8 @@
 #pragma once
 
-// The decode worker's side of handoffs: reserves blocks under leases, admits writes, verifies commits off the step thread,
-// reaps what ends no other way. Owns the lease table, the control server and one verifier-and-reaper thread.
+// The decode worker's side of handoffs: reserves blocks under leases, admits writes, verifies commits off the step
+// thread, reaps what ends no other way. Owns the lease table, the control server and one verifier-and-reaper thread.
+// Thread-safe.
 
 #include <cstdint>
 #include <functional>
@@ -22,24 +23,26 @@
 namespace baton {
 
 struct ReceiverOptions {
-  std::string control_host = "127.0.0.1";       // listen address; also what peers are told unless advertise_host is set
+  std::string control_host = "127.0.0.1";  // listen address; also what peers are told unless advertise_host is set
   std::string advertise_host;
   uint16_t control_port = 0;
   Duration lease_duration = std::chrono::seconds(10);  // renewed while the prefill call lives
   Duration tombstone_duration = std::chrono::seconds(60);
   uint32_t max_tombstones = 16384;
-  double max_leased_share = 0.5;       // of the pool, leased and verifying together
-  double max_quarantined_share = 0.25; // of the pool; above it the worker must drain and restart
+  double max_leased_share = 0.5;        // of the pool, leased and verifying together
+  double max_quarantined_share = 0.25;  // of the pool; above it the worker must drain and restart
   ControlOptions control;
 };
 
-// Handed over once, on the verifier's thread, when a commit was verified.
+// Handed over once when a commit was verified.
 struct CommittedHandoff {
   std::vector<FirstToken> first_tokens;
   std::vector<BlockId> blocks;  // leased prompt blocks, then growth blocks; owned now, the callee's to release
 };
 
-// Why a lease ended without running: the message says it ("expired after 10 s", "checksum of block 3 ...").
+// Why a lease ended without running: the message says it ("expired after 10 s", "checksum of block 3 ..."). CANCELLED
+// and ABORTED: cancelled, fenced; DEADLINE_EXCEEDED: expired; UNAVAILABLE: the writer died or went silent; DATA_LOSS
+// and FAILED_PRECONDITION: the commit did not verify. Called on the verifier's thread; may call the receiver.
 using OnLeaseEnd = std::function<void(absl::StatusOr<CommittedHandoff>)>;
 
 struct ReserveRequest {
@@ -51,20 +54,27 @@ struct ReserveRequest {
 };
 
 struct HandoffCounts {
-  uint64_t committed = 0, discarded = 0, refused = 0, expired = 0, cancelled = 0, fenced = 0, checksum_mismatches = 0,
-           late_writes_refused = 0;
+  // Leases by what ended them for their request; those refused after verification are in `refused`.
+  uint64_t committed = 0, expired = 0, cancelled = 0, fenced = 0, writer_lost = 0;
+  // Messages of writers: refused ones, and those that came after their lease was over.
+  uint64_t refused = 0, discarded = 0;
+  uint64_t checksum_mismatches = 0;
+  uint64_t late_writes_refused = 0;  // emulated puts outside a live lease
 };
 
 class HandoffReceiver {
  public:
-  // `pool`, `transport`, `clock` outlive it. `memory` is the transport's pool.
+  // `pool`, `transport`, `clock` outlive it. `memory` is the transport's pool. Sets the transport's write gate.
   static absl::StatusOr<std::unique_ptr<HandoffReceiver>> Start(const ReceiverOptions& options, const KvLayout& layout,
-                                                                NumericsHash numerics, Incarnation self, BlockPool* pool,
-                                                                std::span<std::byte> memory, KvTransport* transport,
-                                                                const Clock* clock);
+                                                                NumericsHash numerics, Incarnation self,
+                                                                BlockPool* pool, std::span<std::byte> memory,
+                                                                KvTransport* transport, const Clock* clock);
+  // Ends every open lease with UNAVAILABLE; blocks that a writer may still reach stay quarantined in the pool.
   virtual ~HandoffReceiver() = default;
 
-  // RESOURCE_EXHAUSTED with the numbers when the pool or the leased share is full; nothing is kept then.
+  // RESOURCE_EXHAUSTED with the numbers when the pool or the leased share is full, UNAVAILABLE when must_restart,
+  // INVALID_ARGUMENT when nothing is left to write or no choice is asked for; nothing is kept then and on_end not
+  // called.
   virtual absl::StatusOr<LeaseOffer> Reserve(ReserveRequest request) = 0;
   // NOT_FOUND when the lease is over.
   virtual absl::Status Renew(const LeaseKey& key) = 0;

@@ -1,7 +1,7 @@
 #pragma once
 
-// The prefill worker's side: connects to decode workers (one control connection and one transport session each, kept and
-// shared), pushes finished blocks while the next chunk computes, commits or fences.
+// The prefill worker's side: connects to decode workers (one control connection and one transport session each, kept
+// and shared), pushes finished blocks while the next chunk computes, commits or fences.
 
 #include <cstdint>
 #include <functional>
@@ -24,13 +24,16 @@ enum class HandoffOutcome : uint8_t { kCommitted, kDiscarded, kRefused, kFenced,
 
 struct HandoffResult {
   HandoffOutcome outcome = HandoffOutcome::kFailed;
-  std::string reason;          // empty for kCommitted
-  bool fence_delivered = true; // false: a fence is owed and could not be sent; the router relays it
+  std::string reason;           // empty for kCommitted
+  bool fence_delivered = true;  // false: a fence is owed and could not be sent; the router relays it
   uint64_t bytes = 0, blocks = 0;
   Duration transfer{0};  // first put to last flush
   Duration tail{0};      // Commit called to answer: what the transfer adds after the last chunk
   std::string lane;
-  struct ChunkTimes { TimePoint put_started, put_flushed; uint32_t blocks; };
+  struct ChunkTimes {
+    TimePoint put_started, put_flushed;
+    uint32_t blocks;
+  };
   std::vector<ChunkTimes> chunks;  // one for each PushBlocks that moved something
 };
 
@@ -38,8 +41,8 @@ struct HandoffResult {
 class OutgoingHandoff {
  public:
   virtual ~OutgoingHandoff() = default;
-  // KV of prompt positions [0, tokens_done) is final in `blocks` (this worker's ids for the whole prompt): puts the blocks
-  // that became final since the last call. Calls made before the connection and attach are ready are kept.
+  // KV of prompt positions [0, tokens_done) is final in `blocks` (this worker's ids for the whole prompt): puts the
+  // blocks that became final since the last call. Calls made before the connection and attach are ready are kept.
   virtual void PushBlocks(uint32_t tokens_done, std::span<const BlockId> blocks) = 0;
   // All of the prompt was pushed: flush, then commit.
   virtual void Commit(uint32_t prompt_tokens, std::vector<FirstToken> first_tokens) = 0;
@@ -49,10 +52,12 @@ class OutgoingHandoff {
 
 class HandoffSender {
  public:
-  // `transport` and `clock` outlive it; `memory` is this worker's own pool. Owns one thread for connecting and checksums.
+  // `transport` and `clock` outlive it; `memory` is this worker's own pool. Owns one thread for connecting and
+  // checksums.
   static std::unique_ptr<HandoffSender> Create(const ControlOptions& options, std::string name, const KvLayout& layout,
-                                               NumericsHash numerics, Incarnation self, std::span<const std::byte> memory,
-                                               KvTransport* transport, const Clock* clock);
+                                               NumericsHash numerics, Incarnation self,
+                                               std::span<const std::byte> memory, KvTransport* transport,
+                                               const Clock* clock);
   virtual ~HandoffSender() = default;
   // `on_done` is called exactly once, from one of the sender's threads; after it nothing reads this worker's blocks for
   // this handoff. Errors of the offer, of connecting and of hashes arrive there too.

@@ -160,7 +160,9 @@ absl::StatusOr<std::vector<BlockId>> Ascending(absl::StatusOr<std::vector<BlockI
 
 }  // namespace
 
-BlockPool::BlockPool(uint32_t blocks) : size_(blocks), state_(std::make_shared<State>(blocks)) {}
+BlockPool::BlockPool(uint32_t blocks) : size_(blocks), state_(std::make_unique<State>(blocks)) {}
+
+BlockPool::~BlockPool() = default;
 
 absl::StatusOr<std::vector<BlockId>> BlockPool::Allocate(uint32_t count) {
   absl::MutexLock lock(&mutex_);

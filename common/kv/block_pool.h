@@ -43,6 +43,7 @@ struct PrefixEvent {
 class BlockPool {
  public:
   explicit BlockPool(uint32_t blocks);
+  ~BlockPool();
 
   // `count` blocks, owned with one holder. RESOURCE_EXHAUSTED with the numbers when fewer are available; then none is taken.
   absl::StatusOr<std::vector<BlockId>> Allocate(uint32_t count);
@@ -86,7 +87,7 @@ class BlockPool {
   struct State;
   const uint32_t size_;
   mutable absl::Mutex mutex_;
-  std::shared_ptr<State> state_ ABSL_PT_GUARDED_BY(mutex_);
+  std::unique_ptr<State> state_ ABSL_PT_GUARDED_BY(mutex_);
 };
 
 }  // namespace baton
