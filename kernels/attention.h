@@ -20,6 +20,7 @@ namespace baton::cpu {
 
 inline constexpr int64_t kAttentionRange = 64;
 inline constexpr int64_t kMaxHeadDim = 256;
+inline constexpr int64_t kMaxHeadGroup = 96;  // query heads of one kv head
 
 // One sequence's queries in a step. Query i is row `first_row + i` of the batch and sits at position `position + i`.
 struct AttentionSequence {
@@ -32,7 +33,7 @@ struct AttentionSequence {
 struct AttentionShape {
   DType kv_dtype = DType::kF32;  // f32, f16 or bf16
   int64_t heads = 0;
-  int64_t kv_heads = 0;  // divides heads
+  int64_t kv_heads = 0;  // divides heads, at least heads / kMaxHeadGroup
   int64_t head_dim = 0;  // even, at most kMaxHeadDim
   int64_t block_size = 0;
   int64_t block_stride = 0;  // elements from a block to the next

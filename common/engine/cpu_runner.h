@@ -55,7 +55,7 @@ class CpuRunner final : public Runner {
 
  private:
   CpuRunner(std::shared_ptr<const CpuWeights> weights, const KvLayout& layout, std::span<std::byte> pool,
-            const CpuRunnerOptions& options, int threads);
+            const CpuRunnerOptions& options);
 
   absl::Status Validate(std::span<const StepSequence> batch, std::span<std::span<float>> logits) const;
   void Embed(std::span<const StepSequence> batch);

@@ -1,0 +1,317 @@
+#include "common/engine/cpu_runner.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <new>
+#include <string>
+
+#include "common/base/hash.h"
+#include "common/base/status.h"
+#include "kernels/embedding.h"
+#include "kernels/kv_store.h"
+#include "kernels/rms_norm.h"
+#include "kernels/rope.h"
+#include "kernels/swiglu.h"
+
+namespace baton {
+namespace {
+
+// Raised whenever a change to kernels or runner may change a bit of any result.
+constexpr int kKernelVersion = 1;
+
+AlignedBuffer Floats(uint64_t rows, int64_t width) { return ZeroedFloats(rows * static_cast<uint64_t>(width)); }
+
+absl::Status CheckShapes(const model::ModelConfig& config, const KvLayout& layout, std::span<std::byte> pool) {
+  if (layout.layers != config.layers || layout.kv_heads != config.kv_heads || layout.head_dim != config.head_dim) {
+    return InvalidArgument("KV layout has %d layers, %d heads of %d; the model has %d, %d of %d", layout.layers,
+                           layout.kv_heads, layout.head_dim, config.layers, config.kv_heads, config.head_dim);
+  }
+  if (layout.dtype != DType::kF32 && layout.dtype != DType::kF16 && layout.dtype != DType::kBF16) {
+    return InvalidArgument("KV format %s: the CPU engine stores f32, f16 or bf16", DTypeName(layout.dtype));
+  }
+  if (config.head_dim > cpu::kMaxHeadDim || config.head_dim % 2 != 0) {
+    return InvalidArgument("head_dim is %d, the CPU engine takes even ones up to %d", config.head_dim,
+                           cpu::kMaxHeadDim);
+  }
+  if (config.heads % config.kv_heads != 0 || config.heads / config.kv_heads > cpu::kMaxHeadGroup) {
+    return InvalidArgument("%d heads share %d kv heads, the CPU engine takes whole groups of up to %d", config.heads,
+                           config.kv_heads, cpu::kMaxHeadGroup);
+  }
+  if (layout.block_size == 0 || pool.size() % layout.BytesPerBlock() != 0) {
+    return InvalidArgument("the pool's %d bytes are no whole number of blocks of %d bytes", pool.size(),
+                           layout.block_size == 0 ? 0 : layout.BytesPerBlock());
+  }
+  if (reinterpret_cast<uintptr_t>(pool.data()) % 64 != 0) return InvalidArgument("the pool is not aligned to 64 bytes");
+  return absl::OkStatus();
+}
+
+int64_t MaxInputs(const model::ModelConfig& config) {
+  return std::max({config.hidden, config.intermediate, config.q_rows()});
+}
+
+}  // namespace
+
+KvLayout MakeKvLayout(const model::ModelConfig& config, DType kv_dtype, uint32_t block_size) {
+  return {.dtype = kv_dtype,
+          .layers = config.layers,
+          .kv_heads = config.kv_heads,
+          .head_dim = config.head_dim,
+          .block_size = block_size};
+}
+
+absl::StatusOr<std::unique_ptr<CpuRunner>> CpuRunner::Create(std::shared_ptr<const CpuWeights> weights,
+                                                             const KvLayout& layout, std::span<std::byte> pool,
+                                                             const CpuRunnerOptions& options) {
+  BATON_RETURN_IF_ERROR(CheckShapes(weights->config, layout, pool));
+  if (options.max_step_tokens == 0 || options.max_batch == 0) {
+    return InvalidArgument("a step takes %d tokens and %d sequences; both must be at least 1", options.max_step_tokens,
+                           options.max_batch);
+  }
+  try {
+    return std::unique_ptr<CpuRunner>(new CpuRunner(std::move(weights), layout, pool, options));
+  } catch (const std::bad_alloc&) {
+    return ResourceExhausted("no memory for the activations of a step of %d tokens", options.max_step_tokens);
+  }
+}
+
+CpuRunner::CpuRunner(std::shared_ptr<const CpuWeights> weights, const KvLayout& layout, std::span<std::byte> pool,
+                     const CpuRunnerOptions& options)
+    : weights_(std::move(weights)),
+      layout_(layout),
+      pool_(pool),
+      pool_blocks_(static_cast<uint32_t>(pool.size() / layout.BytesPerBlock())),
+      options_(options),
+      threads_(options.threads, options.pin_threads),
+      linear_(std::max(options.max_step_tokens, options.max_batch), MaxInputs(weights_->config), threads_.threads()),
+      attention_(threads_.threads()) {
+  const model::ModelConfig& config = weights_->config;
+  const uint64_t rows = options.max_step_tokens;
+  rows_.resize(rows);
+  sequences_.reserve(options.max_batch);
+  hidden_ = Floats(rows, config.hidden);
+  normed_ = Floats(std::max<uint64_t>(rows, options.max_batch), config.hidden);
+  qkv_ = Floats(rows, cpu::PaddedToPanel(config.q_rows() + 2 * config.kv_rows()));
+  context_ = Floats(rows, config.q_rows());
+  delta_ = Floats(rows, cpu::PaddedToPanel(config.hidden));
+  gate_up_ = Floats(rows, cpu::PaddedToPanel(2 * int64_t{config.intermediate}));
+  ffn_ = Floats(rows, config.intermediate);
+  cosine_ = Floats(rows, config.head_dim / 2);
+  sine_ = Floats(rows, config.head_dim / 2);
+  logits_ = AlignedBuffer(options.max_batch * static_cast<uint64_t>(cpu::PaddedToPanel(config.vocab)) * sizeof(float));
+}
+
+template <typename Body>
+void CpuRunner::ForRows(int64_t rows, const Body& body) {
+  if (rows < 16) return body(int64_t{0}, rows);
+  constexpr int64_t kRowsPerTask = 8;
+  threads_.Run((rows + kRowsPerTask - 1) / kRowsPerTask,
+               [&](int64_t task, int) { body(task * kRowsPerTask, std::min(rows, (task + 1) * kRowsPerTask)); });
+}
+
+absl::Status CpuRunner::Validate(std::span<const StepSequence> batch, std::span<std::span<float>> logits) const {
+  const model::ModelConfig& config = weights_->config;
+  if (batch.size() > options_.max_batch || logits.size() < batch.size()) {
+    return InvalidArgument("batch of %d sequences with room for the logits of %d; a step takes %d", batch.size(),
+                           logits.size(), options_.max_batch);
+  }
+  uint64_t tokens = 0;
+  for (size_t i = 0; i < batch.size(); ++i) {
+    const StepSequence& sequence = batch[i];
+    const uint64_t end = uint64_t{sequence.position} + sequence.tokens.size();
+    tokens += sequence.tokens.size();
+    if (sequence.tokens.empty()) return InvalidArgument("sequence %d of the batch has no tokens", i);
+    if (end > config.max_length) {
+      return InvalidArgument("sequence %d of the batch reaches %d positions, the model takes %d", i, end,
+                             config.max_length);
+    }
+    if (sequence.blocks.size() < layout_.BlocksFor(end)) {
+      return InvalidArgument("sequence %d of the batch needs %d blocks for %d positions, it has %d", i,
+                             layout_.BlocksFor(end), end, sequence.blocks.size());
+    }
+    for (const BlockId block : sequence.blocks.first(layout_.BlocksFor(end))) {
+      if (block >= pool_blocks_) return InvalidArgument("block %d, the pool has %d", block, pool_blocks_);
+    }
+    for (const TokenId token : sequence.tokens) {
+      if (token < 0 || static_cast<uint32_t>(token) >= config.vocab) {
+        return InvalidArgument("token %d, the vocabulary has %d", token, config.vocab);
+      }
+    }
+  }
+  if (tokens > options_.max_step_tokens) {
+    return InvalidArgument("batch of %d tokens, a step takes %d", tokens, options_.max_step_tokens);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CpuRunner::Step(std::span<const StepSequence> batch, std::span<std::span<float>> logits) {
+  BATON_RETURN_IF_ERROR(Validate(batch, logits));
+  Embed(batch);
+  const auto rows = sequences_.empty() ? 0 : sequences_.back().first_row + sequences_.back().queries;
+  for (uint32_t layer = 0; layer < weights_->config.layers; ++layer) {
+    RunLayer(layer, rows);
+    FinishLayer(layer, rows);
+  }
+  ComputeLogits(batch, logits);
+  CountWork(batch);
+  return absl::OkStatus();
+}
+
+void CpuRunner::Embed(std::span<const StepSequence> batch) {
+  const model::ModelConfig& config = weights_->config;
+  const int64_t pairs = config.head_dim / 2;
+  sequences_.clear();
+  int64_t row = 0;
+  for (const StepSequence& sequence : batch) {
+    const auto queries = static_cast<int64_t>(sequence.tokens.size());
+    sequences_.push_back({row, queries, sequence.position, sequence.blocks});
+    threads_.Run(queries, [&](int64_t i, int) {
+      const uint32_t position = sequence.position + static_cast<uint32_t>(i);
+      rows_[row + i] = {sequence.blocks[position / layout_.block_size], position % layout_.block_size};
+      cpu::Embedding(weights_->embedding, sequence.tokens.subspan(i, 1), hidden_.floats() + (row + i) * config.hidden);
+      cpu::RopeAngles(position, weights_->rope.inverse_frequencies.data(), pairs, weights_->rope.attention_scale,
+                      cosine_.floats() + (row + i) * pairs, sine_.floats() + (row + i) * pairs);
+    });
+    row += queries;
+  }
+  ForRows(row, [&](int64_t first, int64_t end) {
+    cpu::RmsNorm(hidden_.floats() + first * config.hidden, config.hidden, weights_->layers[0].attention_norm,
+                 config.rms_norm_eps, end - first, config.hidden, normed_.floats() + first * config.hidden,
+                 config.hidden);
+  });
+}
+
+// normed_ to delta_: what attention adds to the residual stream.
+void CpuRunner::RunLayer(uint32_t layer, int64_t rows) {
+  const model::ModelConfig& config = weights_->config;
+  const CpuLayerWeights& weights = weights_->layers[layer];
+  const int64_t qkv_stride = cpu::PaddedToPanel(weights.qkv.outputs);
+  cpu::Linear(weights.qkv, weights.qkv_bias, normed_.floats(), config.hidden, rows, qkv_.floats(), qkv_stride, linear_,
+              threads_);
+  RotateAndStore(layer, rows);
+  const uint64_t element = BlockOf(layout_.dtype).bytes;
+  const cpu::AttentionShape shape{.kv_dtype = layout_.dtype,
+                                  .heads = config.heads,
+                                  .kv_heads = config.kv_heads,
+                                  .head_dim = config.head_dim,
+                                  .block_size = layout_.block_size,
+                                  .block_stride = static_cast<int64_t>(layout_.ElementOffset(1, 0, 0, 0)),
+                                  .scale = 1.0f / std::sqrt(static_cast<float>(config.head_dim)),
+                                  .window = config.windows.empty() ? 0 : config.windows[layer]};
+  cpu::Attention(shape, sequences_, pool_.data() + layout_.ElementOffset(0, layer, 0, 0) * element,
+                 pool_.data() + layout_.ElementOffset(0, layer, 1, 0) * element, qkv_.floats(), qkv_stride,
+                 context_.floats(), config.q_rows(), attention_, threads_);
+  cpu::Linear(weights.o, weights.o_bias, context_.floats(), config.q_rows(), rows, delta_.floats(),
+              cpu::PaddedToPanel(config.hidden), linear_, threads_);
+}
+
+void CpuRunner::RotateAndStore(uint32_t layer, int64_t rows) {
+  const model::ModelConfig& config = weights_->config;
+  const CpuLayerWeights& weights = weights_->layers[layer];
+  const int64_t head_dim = config.head_dim;
+  const int64_t pairs = head_dim / 2;
+  const int64_t stride = cpu::PaddedToPanel(weights.qkv.outputs);
+  const int64_t head_stride = int64_t{layout_.block_size} * head_dim;
+  const uint64_t element = BlockOf(layout_.dtype).bytes;
+  ForRows(rows, [&](int64_t first, int64_t end) {
+    for (int64_t row = first; row < end; ++row) {
+      float* q = qkv_.floats() + row * stride;
+      float* k = q + config.q_rows();
+      float* v = k + config.kv_rows();
+      if (weights.q_norm != nullptr) {
+        cpu::RmsNorm(q, head_dim, weights.q_norm, config.rms_norm_eps, config.heads, head_dim, q, head_dim);
+        cpu::RmsNorm(k, head_dim, weights.k_norm, config.rms_norm_eps, config.kv_heads, head_dim, k, head_dim);
+      }
+      // Heads of q and k lie one behind the other.
+      cpu::Rope(cosine_.floats() + row * pairs, sine_.floats() + row * pairs, config.heads + config.kv_heads, head_dim,
+                q);
+      for (uint32_t kv = 0; kv < 2; ++kv) {
+        cpu::StoreKv(layout_.dtype, kv == 0 ? k : v, config.kv_heads, head_dim, rows_[row].slot, head_stride,
+                     pool_.data() + layout_.ElementOffset(rows_[row].block, layer, kv, 0) * element);
+      }
+    }
+  });
+}
+
+// delta_ of attention to the residual stream with both half layers added, and normed_ for what follows.
+void CpuRunner::FinishLayer(uint32_t layer, int64_t rows) {
+  const model::ModelConfig& config = weights_->config;
+  const CpuLayerWeights& weights = weights_->layers[layer];
+  const int64_t hidden = config.hidden;
+  const int64_t delta_stride = cpu::PaddedToPanel(hidden);
+  const int64_t gate_up_stride = cpu::PaddedToPanel(weights.gate_up.outputs);
+  const auto add_and_norm = [&](const float* norm) {
+    ForRows(rows, [&](int64_t first, int64_t end) {
+      cpu::AddRmsNorm(hidden_.floats() + first * hidden, delta_.floats() + first * delta_stride, delta_stride, norm,
+                      config.rms_norm_eps, end - first, hidden, normed_.floats() + first * hidden);
+    });
+  };
+  add_and_norm(weights.ffn_norm);
+  cpu::Linear(weights.gate_up, nullptr, normed_.floats(), hidden, rows, gate_up_.floats(), gate_up_stride, linear_,
+              threads_);
+  ForRows(rows, [&](int64_t first, int64_t end) {
+    cpu::SwiGlu(gate_up_.floats() + first * gate_up_stride, gate_up_stride, end - first, config.intermediate,
+                ffn_.floats() + first * config.intermediate);
+  });
+  cpu::Linear(weights.down, nullptr, ffn_.floats(), config.intermediate, rows, delta_.floats(), delta_stride, linear_,
+              threads_);
+  const bool last = layer + 1 == config.layers;
+  add_and_norm(last ? weights_->final_norm : weights_->layers[layer + 1].attention_norm);
+}
+
+void CpuRunner::ComputeLogits(std::span<const StepSequence> batch, std::span<std::span<float>> logits) {
+  const int64_t hidden = weights_->config.hidden;
+  const int64_t stride = cpu::PaddedToPanel(weights_->config.vocab);
+  int64_t wanted = 0;
+  for (size_t i = 0; i < batch.size(); ++i) {
+    logits[i] = {};
+    if (!batch[i].wants_logits) continue;
+    // Rows move towards the front only, in order: none is overwritten before it has moved.
+    const int64_t row = sequences_[i].first_row + sequences_[i].queries - 1;
+    std::memmove(normed_.floats() + wanted * hidden, normed_.floats() + row * hidden, hidden * sizeof(float));
+    logits[i] = {logits_.floats() + wanted * stride, weights_->config.vocab};
+    ++wanted;
+  }
+  cpu::Linear(weights_->lm_head, nullptr, normed_.floats(), hidden, wanted, logits_.floats(), stride, linear_,
+              threads_);
+}
+
+void CpuRunner::CountWork(std::span<const StepSequence> batch) {
+  const model::ModelConfig& config = weights_->config;
+  const uint64_t kv_token = layout_.BytesPerToken();
+  uint64_t rows = 0, logits = 0, pairs = 0, kv_bytes = 0;
+  for (const StepSequence& sequence : batch) {
+    const uint64_t queries = sequence.tokens.size();
+    rows += queries;
+    logits += sequence.wants_logits ? 1 : 0;
+    pairs += queries * sequence.position + queries * (queries + 1) / 2;
+    kv_bytes += kv_token * (sequence.position + 2 * queries);  // read once, the new ones written too
+  }
+  uint64_t layer_weights = 0, layer_bytes = 0;
+  for (const CpuLayerWeights& layer : weights_->layers) {
+    for (const cpu::PanelMatrix* matrix : {&layer.qkv, &layer.o, &layer.gate_up, &layer.down}) {
+      layer_weights += static_cast<uint64_t>(matrix->outputs * matrix->inputs);
+      layer_bytes += matrix->bytes();
+    }
+  }
+  const auto head = static_cast<uint64_t>(weights_->lm_head.outputs * weights_->lm_head.inputs);
+  work_.flops = 2 * (rows * layer_weights + logits * head) + 4 * pairs * config.q_rows() * config.layers;
+  work_.bytes = rows == 0 ? 0 : layer_bytes + (logits > 0 ? weights_->lm_head.bytes() : 0) + kv_bytes;
+}
+
+void CpuRunner::CopyBlock(BlockId from, BlockId to) {
+  BATON_CHECK(from < pool_blocks_ && to < pool_blocks_);
+  const uint64_t bytes = layout_.BytesPerBlock();
+  std::memcpy(pool_.data() + to * bytes, pool_.data() + from * bytes, bytes);
+}
+
+NumericsHash CpuRunner::numerics_hash() const {
+  const model::RopeTable& rope = weights_->rope;
+  Hash128 hash =
+      HashText("cpu engine, kernels " + std::to_string(kKernelVersion) + ", tensor parallel 1", weights_->identity);
+  hash = HashBytes(std::as_bytes(std::span(rope.inverse_frequencies)), hash);
+  hash = HashBytes(std::as_bytes(std::span(&rope.attention_scale, 1)), hash);
+  return NumericsHash{hash.low};
+}
+
+}  // namespace baton

@@ -1,0 +1,92 @@
+// The register tile: a few rows against a few panels, sums in registers for one block of steps. Everything that
+// multiplies matrices is made of it, so one row and many rows add in the same order.
+
+#if defined(BATON_KERNELS_CPU_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef BATON_KERNELS_CPU_TILE_INL_H_
+#undef BATON_KERNELS_CPU_TILE_INL_H_
+#else
+#define BATON_KERNELS_CPU_TILE_INL_H_
+#endif
+
+#include <cstdint>
+#include <type_traits>
+
+#include "kernels/cpu/vector-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace baton::cpu::HWY_NAMESPACE {
+
+// Rows and panels whose sums fill the registers when weights are f32 in cache: 32 registers of 16 lanes on AVX-512, of
+// 4 lanes on NEON; 16 of 8 lanes on AVX2.
+constexpr int kTileRows = kLanes == 16 ? 12 : 6;
+constexpr int kTilePanels = kLanes == 16 ? 2 : 1;
+
+// Panels to stream at a time for a tile of few rows: eight or more independent sums hide the latency of an addition.
+constexpr int StreamPanels(int rows) {
+  if (kLanes == 16) return rows <= 2 ? 8 : rows <= 6 ? 4 : 2;
+  return rows == 1 ? 4 : rows == 2 ? 2 : 1;
+}
+
+// c[r][o] (+)= sum over steps of a(r, k) * b[o / 16][k][o % 16], o in [0, 16 * kPanels), r < rows <= kRows.
+// a(r, k) = a[r * kRowStride + k * kStepStride], readable for all kRows. b: panels `panel_stride` elements apart.
+// c: row stride c_stride; overwritten when `first`, else added to. Then bias[o] is added where bias is not null.
+template <typename T, int kRows, int kPanels, int kRowStride, int kStepStride>
+HWY_INLINE void Tile(const float* HWY_RESTRICT a, const T* HWY_RESTRICT b, int64_t panel_stride, int64_t steps,
+                     float* HWY_RESTRICT c, int64_t c_stride, int rows, bool first, const float* bias) {
+  const F32Tag d;
+  constexpr int kColumns = kPanels * kVectors;
+  F32 sum[kRows][kColumns];
+#pragma GCC unroll 32
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 32
+    for (int v = 0; v < kColumns; ++v) sum[r][v] = hn::Zero(d);
+  }
+  for (int64_t k = 0; k < steps; ++k) {
+    F32 weights[kColumns];
+#pragma GCC unroll 32
+    for (int v = 0; v < kColumns; ++v) {
+      weights[v] = LoadF32(b + (v / kVectors) * panel_stride + k * 16 + (v % kVectors) * kLanes);
+    }
+#pragma GCC unroll 32
+    for (int r = 0; r < kRows; ++r) {
+      const F32 x = hn::Set(d, a[r * kRowStride + k * kStepStride]);
+#pragma GCC unroll 32
+      for (int v = 0; v < kColumns; ++v) sum[r][v] = Fma(x, weights[v], sum[r][v]);
+    }
+  }
+#pragma GCC unroll 32
+  for (int r = 0; r < kRows; ++r) {
+    if (r >= rows) continue;
+#pragma GCC unroll 32
+    for (int v = 0; v < kColumns; ++v) {
+      float* out = c + r * c_stride + v * kLanes;
+      F32 total = first ? sum[r][v] : hn::Add(hn::LoadU(d, out), sum[r][v]);
+      if (bias != nullptr) total = hn::Add(total, hn::LoadU(d, bias + v * kLanes));
+      hn::StoreU(total, d, out);
+    }
+  }
+}
+
+// Calls body(std::integral_constant<int, R>) for the smallest tile height R that takes `rows` (1 to kTileRows).
+template <typename Body>
+HWY_INLINE void WithTileRows(int64_t rows, const Body& body) {
+  if (rows <= 1) return body(std::integral_constant<int, 1>());
+  if (rows <= 2) return body(std::integral_constant<int, 2>());
+  if (rows <= 4) return body(std::integral_constant<int, 4>());
+  if (rows <= 6) return body(std::integral_constant<int, 6>());
+  if constexpr (kTileRows > 6) {
+    if (rows <= 8) return body(std::integral_constant<int, 8>());
+    return body(std::integral_constant<int, kTileRows>());
+  }
+}
+
+// The height that WithTileRows would choose.
+HWY_INLINE int TileRowsFor(int64_t rows) {
+  return rows <= 1 ? 1 : rows <= 2 ? 2 : rows <= 4 ? 4 : rows <= 6 ? 6 : rows <= 8 ? 8 : kTileRows;
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace baton::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // BATON_KERNELS_CPU_TILE_INL_H_
