@@ -48,14 +48,14 @@ class OutputText {
  public:
   OutputText(std::shared_ptr<const Tokenizer> tokenizer, OutputTextOptions options);
 
-  // The next sampled token. After stopped() nothing more may be added.
+  // The next sampled token. After ended() nothing more may be added.
   OutputDelta Add(TokenId id);
 
   // The token on which the model or a stop token id ended the choice. Counted, released, and shown only with
   // include_stop, and then only if it is no control token or those are not skipped. Ends the choice.
   OutputDelta AddStopToken(TokenId id);
 
-  // The choice ended for another reason (length, abort): releases everything held. Empty after stopped().
+  // The choice ended for another reason (length, abort): releases everything held. Empty after ended().
   OutputDelta Finish();
 
   // A stop string has matched, or Finish or AddStopToken was called.
@@ -71,9 +71,15 @@ class OutputText {
     int64_t text_end;  // characters of text through this token's last one; -1 while that one is incomplete
   };
 
-  void Append(TokenId id, std::string text);
+  // Whether a stop string may complete within the first `token_count` tokens.
+  bool CanStop(int64_t token_count) const;
+  // `text` after the search for stop strings.
+  std::string Match(const std::string& text);
+  // Everything held back as text.
+  std::string Flush();
+  void Append(TokenId id, const std::string& text);
   OutputDelta Release(std::string visible);
-  OutputDelta End();
+  OutputDelta End(std::string visible);
 
   std::shared_ptr<const Tokenizer> tokenizer_;
   OutputTextOptions options_;
