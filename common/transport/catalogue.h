@@ -2,6 +2,7 @@
 
 // The list of transports by name.
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -32,6 +33,6 @@ absl::StatusOr<std::unique_ptr<KvTransport>> MakeTransport(const TransportOption
 
 // Bytes a second of puts to the transport's own pool through a session to itself. Writes zeros: call it after
 // AllocatePool and before the pool holds anything.
-absl::StatusOr<double> ProbeBandwidth(KvTransport& transport);
+absl::StatusOr<double> ProbeBandwidth(KvTransport& transport, uint64_t pool_bytes);
 
 }  // namespace baton

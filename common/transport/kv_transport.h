@@ -64,7 +64,7 @@ class KvSession {
 };
 
 struct TransportCapabilities {
-  bool one_sided = false;      // puts land without the target's help and cannot be refused once started
+  bool one_sided = false;      // puts may land without the target's help and cannot be refused once started
   bool device_memory = false;  // AllocatePool can return device memory
 };
 

@@ -1,0 +1,20 @@
+#pragma once
+
+// What every transport does with the runs of a put before it moves a byte.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/transport/kv_transport.h"
+
+namespace baton {
+
+// OUT_OF_RANGE with the numbers unless each run lies inside a pool of `pool_bytes`.
+absl::Status CheckRuns(std::span<const PutRun> runs, uint64_t pool_bytes);
+
+// Joins runs that continue each other on both sides, drops empty ones, and cuts what is longer than `max_bytes`.
+std::vector<PutRun> ArrangeRuns(std::span<const PutRun> runs, uint64_t max_bytes);
+
+}  // namespace baton

@@ -1,0 +1,53 @@
+#pragma once
+
+// Every transport and way of moving bytes that this build has, for tests that run one body over all of them.
+
+#include <algorithm>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "common/transport/catalogue.h"
+#include "common/transport/local/local_transport.h"
+
+namespace baton {
+
+struct TransportMode {
+  std::string label;      // as in test names
+  std::string transport;  // catalogue name
+  std::string ucx_tls;
+  bool message_puts = false;
+  std::string lane;        // what sessions must say
+  bool refusable = false;  // the target's gate is asked
+
+  TransportOptions Options(std::shared_ptr<LocalNetwork> network = nullptr) const {
+    TransportOptions options;
+    options.name = transport;
+    options.ucx_tls = ucx_tls;
+    options.message_puts = message_puts;
+    options.local_network = std::move(network);
+    return options;
+  }
+  friend std::ostream& operator<<(std::ostream& out, const TransportMode& mode) { return out << mode.label; }
+};
+
+inline std::vector<TransportMode> AllTransportModes() {
+  std::vector<TransportMode> modes = {
+      {"LocalOneSided", "local", "", false, "local", false},     {"LocalMessages", "local", "", true, "local", true},
+      {"UcxSharedMemory", "ucx", "", false, "shm", false},       {"UcxTcp", "ucx", "tcp,self", false, "tcp", true},
+      {"UcxSharedMemoryMessages", "ucx", "", true, "shm", true},
+  };
+  const std::vector<std::string> built = TransportNames();
+  std::erase_if(modes,
+                [&](const TransportMode& mode) { return std::ranges::find(built, mode.transport) == built.end(); });
+  return modes;
+}
+
+// Those between processes.
+inline std::vector<TransportMode> ProcessTransportModes() {
+  std::vector<TransportMode> modes = AllTransportModes();
+  std::erase_if(modes, [](const TransportMode& mode) { return mode.transport == "local"; });
+  return modes;
+}
+
+}  // namespace baton
