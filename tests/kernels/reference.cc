@@ -1,0 +1,113 @@
+#include "tests/kernels/reference.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "kernels/linear.h"
+
+namespace baton::reference {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+float SumHalves(float (&lanes)[16]) {
+  for (int width = 8; width > 0; width /= 2) {
+    for (int i = 0; i < width; ++i) lanes[i] += lanes[i + width];
+  }
+  return lanes[0];
+}
+
+}  // namespace
+
+float Exp(float x) {
+  if (x < -87.3f) return 0.0f;
+  x = std::min(x, 88.3f);
+  const float n = std::fma(x, 1.44269504f, 12582912.0f) - 12582912.0f;
+  const float r = std::fma(n, 2.12194440e-4f, std::fma(n, -0.693359375f, x));
+  float p = 1.9875691500e-4f;
+  for (const float c : {1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f, 1.6666665459e-1f, 5.0000001201e-1f}) {
+    p = std::fma(p, r, c);
+  }
+  p = std::fma(p, r * r, r) + 1.0f;
+  return p * std::bit_cast<float>((static_cast<int32_t>(n) + 127) << 23);
+}
+
+std::vector<float> Linear(const std::vector<float>& w, const std::vector<float>& bias, const std::vector<float>& x,
+                          int64_t rows, int64_t inputs, int64_t outputs) {
+  std::vector<float> y(rows * outputs);
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t o = 0; o < outputs; ++o) {
+      float total = 0;
+      for (int64_t block = 0; block < inputs; block += cpu::kInputBlock) {
+        float sum = 0;
+        for (int64_t k = block; k < std::min(block + cpu::kInputBlock, inputs); ++k) {
+          sum = std::fma(x[r * inputs + k], w[o * inputs + k], sum);
+        }
+        total = block == 0 ? sum : total + sum;
+      }
+      y[r * outputs + o] = bias.empty() ? total : total + bias[o];
+    }
+  }
+  return y;
+}
+
+std::vector<float> RmsNorm(const float* x, const std::vector<float>& weight, float eps) {
+  float lanes[16] = {};
+  const size_t width = weight.size();
+  for (size_t i = 0; i < width; ++i) lanes[i % 16] = std::fma(x[i], x[i], lanes[i % 16]);
+  const float factor = 1.0f / std::sqrt(SumHalves(lanes) / static_cast<float>(width) + eps);
+  std::vector<float> y(width);
+  for (size_t i = 0; i < width; ++i) y[i] = x[i] * factor * weight[i];
+  return y;
+}
+
+void Rope(const std::vector<float>& cosine, const std::vector<float>& sine, float* x, int64_t head_dim) {
+  const int64_t half = head_dim / 2;
+  for (int64_t i = 0; i < half; ++i) {
+    const float a = x[i], b = x[i + half];
+    x[i] = std::fma(-b, sine[i], a * cosine[i]);
+    x[i + half] = std::fma(a, sine[i], b * cosine[i]);
+  }
+}
+
+float SwiGlu(float gate, float up) { return gate / (1.0f + Exp(-gate)) * up; }
+
+std::vector<float> Attention(const float* query, const std::vector<std::vector<float>>& keys,
+                             const std::vector<std::vector<float>>& values, int64_t begin, int64_t end, float scale) {
+  const size_t head_dim = keys[0].size();
+  std::vector<float> sums(head_dim, 0.0f);
+  float maximum = -kInfinity, total = 0;
+  for (int64_t start = begin / cpu::kAttentionRange * cpu::kAttentionRange; start < end;
+       start += cpu::kAttentionRange) {
+    const int64_t first = std::max(begin, start), last = std::min(end, start + cpu::kAttentionRange);
+    std::vector<float> weights(cpu::kAttentionRange, -kInfinity);
+    float range_maximum = -kInfinity;
+    for (int64_t p = first; p < last; ++p) {
+      float dot = 0;
+      for (size_t e = 0; e < head_dim; ++e) dot = std::fma(query[e], keys[p][e], dot);
+      weights[p - start] = dot * scale;
+      range_maximum = std::max(range_maximum, dot * scale);
+    }
+    float lanes[16] = {};
+    for (int64_t j = 0; j < cpu::kAttentionRange; ++j) {
+      weights[j] = Exp(weights[j] - range_maximum);
+      lanes[j % 16] += weights[j];
+    }
+    const float range_total = SumHalves(lanes);
+    const float merged = std::max(maximum, range_maximum);
+    const float old_share = Exp(maximum - merged), new_share = Exp(range_maximum - merged);
+    maximum = merged;
+    total = std::fma(range_total, new_share, total * old_share);
+    for (size_t e = 0; e < head_dim; ++e) {
+      float sum = 0;
+      for (int64_t p = first; p < last; ++p) sum = std::fma(weights[p - start], values[p][e], sum);
+      sums[e] = std::fma(sum, new_share, sums[e] * old_share);
+    }
+  }
+  for (float& sum : sums) sum /= total;
+  return sums;
+}
+
+}  // namespace baton::reference

@@ -1,0 +1,32 @@
+#pragma once
+
+// Plain scalar implementations of every kernel, in the order of additions that the kernels' headers state: they define
+// the bits. The kernels must equal them exactly.
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/attention.h"
+
+namespace baton::reference {
+
+float Exp(float x);
+
+// x: [rows, inputs], w: [outputs, inputs] already rounded to its format, bias: [outputs] or empty. [rows, outputs].
+std::vector<float> Linear(const std::vector<float>& w, const std::vector<float>& bias, const std::vector<float>& x,
+                          int64_t rows, int64_t inputs, int64_t outputs);
+
+// One row [width].
+std::vector<float> RmsNorm(const float* x, const std::vector<float>& weight, float eps);
+
+// One head [head_dim] in place.
+void Rope(const std::vector<float>& cosine, const std::vector<float>& sine, float* x, int64_t head_dim);
+
+float SwiGlu(float gate, float up);
+
+// One query of one head against keys and values [positions][head_dim] of its kv head, both already rounded. It sees
+// positions [begin, end). [head_dim].
+std::vector<float> Attention(const float* query, const std::vector<std::vector<float>>& keys,
+                             const std::vector<std::vector<float>>& values, int64_t begin, int64_t end, float scale);
+
+}  // namespace baton::reference
