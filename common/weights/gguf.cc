@@ -263,8 +263,8 @@ absl::Status ReadHeader(GgufFile* gguf) {
   BATON_ASSIGN_OR_RETURN(const uint64_t key_count, in.Get<uint64_t>());
   constexpr uint64_t kSmallestKey = 8 + 4 + 1, kSmallestTensor = 8 + 4 + 8 + 4 + 8;
   if (key_count > in.remaining() / kSmallestKey || tensor_count > in.remaining() / kSmallestTensor) {
-    return DataLoss("promises %d metadata keys and %d tensors, %d bytes remain", key_count, tensor_count,
-                    in.remaining());
+    return DataLoss("is %d bytes long, too few for %d metadata keys and %d tensors", gguf->file->size(), key_count,
+                    tensor_count);
   }
   BATON_RETURN_IF_ERROR(ReadMetadata(in, key_count, &gguf->metadata));
   BATON_ASSIGN_OR_RETURN(const auto stated_alignment, gguf->metadata.U32("general.alignment"));
