@@ -16,4 +16,8 @@ namespace baton {
 // One hash for each full block of `tokens`. Requests with different `cache_salt` share nothing.
 std::vector<Hash128> HashBlockChain(std::span<const TokenId> tokens, uint32_t block_size, std::string_view cache_salt);
 
+// Appends to `chain`, the chain of a prefix of `tokens`, the hashes of the full blocks it lacks.
+void ExtendBlockChain(std::span<const TokenId> tokens, uint32_t block_size, std::string_view cache_salt,
+                      std::vector<Hash128>* chain);
+
 }  // namespace baton

@@ -16,17 +16,15 @@
 
 namespace baton {
 
-enum class BatchingMode : uint8_t { kContinuous, kDynamic, kStatic };
-
 struct EngineOptions {
-  uint32_t max_batch = 64;          // sequences in a step
-  uint32_t max_step_tokens = 512;   // token budget of a step
-  uint32_t chunk_tokens = 256;      // most prompt tokens of one sequence in a step
-  bool chunked_prefill = true;      // off: a prompt runs in one step (up to the runner's limit)
+  uint32_t max_batch = 64;         // sequences in a step
+  uint32_t max_step_tokens = 512;  // token budget of a step
+  uint32_t chunk_tokens = 256;     // most prompt tokens of one sequence in a step
+  bool chunked_prefill = true;     // off: a prompt runs in one step (up to the runner's limit)
   bool prefix_cache = true;
-  double watermark = 0.01;          // share of the pool kept available when a new prompt is let through
-  uint32_t max_model_len = 0;       // prompt + generated tokens
-  uint32_t queue_capacity = 4096;   // submitted and not yet seen by the step thread
+  double watermark = 0.01;         // share of the pool kept available when a new prompt is let through
+  uint32_t max_model_len = 0;      // prompt + generated tokens
+  uint32_t queue_capacity = 4096;  // submitted and not yet seen by the step thread
 };
 
 // Plain counts for metrics, the state stream and liveness; safe from any thread.
@@ -42,6 +40,7 @@ struct EngineLoad {
   uint64_t generated_tokens = 0;
   uint64_t flops = 0;
   uint64_t bytes = 0;
+  uint64_t impossible_rows = 0;  // requests ended because no token was possible (NaN or infinite logits)
 };
 
 // After each step, on the step thread, for histograms.
@@ -58,18 +57,20 @@ class Engine {
          std::function<void(const StepReport&)> on_step = nullptr);
   ~Engine();  // cancels what runs, joins
 
-  // Validates and queues. FAILED_PRECONDITION when the request can never fit (with the numbers), RESOURCE_EXHAUSTED when
-  // the queue is full, UNAVAILABLE after Stop. On error the sink is never called and kDecode's blocks stay the caller's.
+  // Validates and queues. FAILED_PRECONDITION when the request can never fit (with the numbers), RESOURCE_EXHAUSTED
+  // when the queue is full, UNAVAILABLE after Stop. On error the sink is never called and kDecode's blocks stay the
+  // caller's.
   absl::Status Submit(EngineRequest request);
-  // Ends the request at the next step with CANCELLED (no effect on an unknown id). kPrefill: the blocks still need Release.
+  // Ends the request at the next step with CANCELLED (no effect on an unknown id). kPrefill: the blocks still need
+  // Release.
   void Cancel(uint64_t id);
-  // Ends one choice (its stop string matched at the router); the others go on. It ends with FinishReason::kCancelled and
-  // no further token.
+  // Ends one choice (its stop string matched at the router); the others go on. It ends with FinishReason::kCancelled
+  // and no further token.
   void CancelChoice(uint64_t id, uint32_t choice);
   // Gives a kPrefill request's blocks back once nothing reads them any more (its puts are flushed).
   void Release(uint64_t id);
-  // No new work; returns when all requests have ended or the deadline passed (DEADLINE_EXCEEDED: what is left was
-  // cancelled).
+  // No new work; returns when all requests have ended or the deadline passed (DEADLINE_EXCEEDED: what is left is
+  // ended with UNAVAILABLE at the next step).
   absl::Status Drain(Duration timeout);
 
   EngineLoad load() const;

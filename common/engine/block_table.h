@@ -1,0 +1,47 @@
+#pragma once
+
+// The KV blocks of one sequence in the order of positions. Owes the pool one Release for every block it lists and for
+// every spare; ReleaseAll pays it. Not thread-safe; the step thread's.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/kv/block_pool.h"
+
+namespace baton {
+
+struct BlockCopy {
+  BlockId from;
+  BlockId to;
+};
+
+class BlockTable {
+ public:
+  std::span<const BlockId> blocks() const { return blocks_; }
+
+  void Append(std::span<const BlockId> blocks) { blocks_.insert(blocks_.end(), blocks.begin(), blocks.end()); }
+  // Blocks for growth, used before any are allocated.
+  void AddSpares(std::span<const BlockId> blocks) { spares_.insert(spares_.end(), blocks.begin(), blocks.end()); }
+
+  // Blocks to add as spares before positions [begin, end) can be written; everything before `begin` is there already.
+  uint32_t Missing(const BlockPool& pool, uint32_t block_size, uint32_t begin, uint32_t end) const;
+  // Makes [begin, end) writable: grows into the spares and replaces a shared last block by a copy. Missing() must be 0.
+  // The copies must be made, in order, before the step writes anything.
+  void MakeWritable(BlockPool* pool, uint32_t block_size, uint32_t begin, uint32_t end, std::vector<BlockCopy>* copies);
+
+  // The first `count` blocks with one more holder each, for a fork.
+  BlockTable ShareFirst(BlockPool* pool, uint32_t count) const;
+  void ReleaseAll(BlockPool* pool);
+  // Gives the blocks (spares excepted: they must be none) away.
+  std::vector<BlockId> Take();
+
+ private:
+  bool LastIsShared(const BlockPool& pool, uint32_t block_size, uint32_t begin) const;
+
+  std::vector<BlockId> blocks_;
+  std::vector<BlockId> spares_;
+};
+
+}  // namespace baton

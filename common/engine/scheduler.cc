@@ -1,0 +1,380 @@
+#include "common/engine/scheduler.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "common/base/block_hash.h"
+#include "common/base/status.h"
+
+namespace baton {
+namespace {
+
+// With more running sequences than batch slots, none waits longer than this for its turn.
+constexpr uint64_t kMaxIdleSteps = 64;
+// Every so many admissions the request that waited longest goes first, whatever its priority.
+constexpr uint32_t kAdmissionsPerPromotion = 16;
+// Sequences that may start before an earlier one that lacks blocks, until room is made for it by preemption.
+constexpr uint32_t kMaxPassedOver = 64;
+
+uint32_t SlotsOf(const Sequence& sequence) {
+  const ActiveRequest& request = *sequence.request;
+  const bool will_fork = !request.forked && request.spec.work != WorkKind::kPrefill;
+  return will_fork ? std::max<uint32_t>(request.unfinished, 1) : 1;
+}
+
+}  // namespace
+
+bool Scheduler::ByOrder::operator()(const Sequence* a, const Sequence* b) const {
+  return std::tie(a->priority, a->request->arrival, a->slot) < std::tie(b->priority, b->request->arrival, b->slot);
+}
+
+bool Scheduler::ByArrival::operator()(const Sequence* a, const Sequence* b) const {
+  return std::tie(a->request->arrival, a->slot) < std::tie(b->request->arrival, b->slot);
+}
+
+Scheduler::Scheduler(const SchedulerOptions& options, BlockPool* pool) : options_(options), pool_(pool) {}
+
+uint32_t Scheduler::BlocksFor(size_t tokens) const {
+  return static_cast<uint32_t>((tokens + options_.block_size - 1) / options_.block_size);
+}
+
+void Scheduler::Add(ActiveRequest* request) {
+  EngineRequest& spec = request->spec;
+  ++requests_;
+  request->arrival = next_arrival_++;
+  request->unfinished = static_cast<uint32_t>(spec.choices.size());
+  const bool shares_prompt =
+      spec.work == WorkKind::kPrefill || (spec.work == WorkKind::kGenerate && spec.choices.size() > 1);
+  request->forked = !shares_prompt;
+  for (uint32_t slot = 0; slot < spec.choices.size(); ++slot) {
+    auto sequence = std::make_unique<Sequence>();
+    sequence->request = request;
+    sequence->slot = slot;
+    sequence->priority = spec.priority;
+    if (slot == 0 || request->forked) sequence->tokens = spec.prompt;
+    if (request->forked) {
+      const auto& generated = spec.choices[slot].generated;
+      sequence->tokens.insert(sequence->tokens.end(), generated.begin(), generated.end());
+    }
+    request->sequences.push_back(std::move(sequence));
+  }
+  if (spec.work != WorkKind::kDecode) {
+    Wait(&request->root());
+    return;
+  }
+  const std::span<const BlockId> blocks = spec.blocks;
+  const uint32_t prompt_blocks = BlocksFor(spec.prompt.size());
+  request->root().table.Append(blocks.first(prompt_blocks));
+  for (const auto& sequence : request->sequences) {
+    if (sequence->slot > 0) sequence->table = request->root().table.ShareFirst(pool_, prompt_blocks);
+    sequence->table.AddSpares(blocks.subspan(prompt_blocks + sequence->slot, 1));
+    sequence->computed = request->prompt_size();
+    StartRunning(sequence.get());
+    if (blocked_ != nullptr && ByOrder()(blocked_, sequence.get())) ++passed_over_;
+  }
+  spec.blocks.clear();
+}
+
+const StepPlan& Scheduler::Schedule() {
+  ++step_;
+  plan_.copies.clear();
+  plan_.runs.clear();
+  plan_.started.clear();
+  plan_.tokens = 0;
+  tokens_left_ = options_.max_step_tokens;
+  slots_left_ = options_.max_batch;
+  prompt_in_step_ = false;
+  AdmitPassedOver();
+  preempted_ = false;
+  order_.assign(running_.begin(), running_.end());
+  if (order_.size() > std::min(slots_left_, tokens_left_)) {
+    std::stable_partition(order_.begin(), order_.end(),
+                          [this](const Sequence* sequence) { return step_ - sequence->last_step > kMaxIdleSteps; });
+  }
+  ScheduleDecodes();
+  ScheduleChunks();
+  ScheduleWaiting();
+  return plan_;
+}
+
+void Scheduler::AdmitPassedOver() {
+  if (waiting_.empty() || passed_over_ < kMaxPassedOver) return;
+  Sequence* head = *waiting_.begin();
+  if (!SlotIsFree(*head)) return;
+  while (!TryAdmit(head)) {
+    Sequence* victim = FindVictim(head);
+    if (victim == nullptr) return;
+    Preempt(victim);
+  }
+}
+
+void Scheduler::ScheduleDecodes() {
+  // A prompt in progress keeps one slot and one token of the budget, else a steady inflow of handoffs could stop it.
+  const bool prompts = std::any_of(order_.begin(), order_.end(), [](const Sequence* s) { return s->Remaining() > 1; });
+  uint32_t room = std::min(slots_left_, tokens_left_);
+  if (prompts && room > 1) --room;
+  for (Sequence* sequence : order_) {
+    if (room == 0) return;
+    if (sequence->phase != SequencePhase::kRunning || sequence->Remaining() != 1) continue;
+    if (Place(sequence, 1)) --room;
+  }
+}
+
+void Scheduler::ScheduleChunks() {
+  for (Sequence* sequence : order_) {
+    if (slots_left_ == 0 || tokens_left_ == 0) return;
+    if (sequence->phase != SequencePhase::kRunning || sequence->Remaining() <= 1) continue;
+    const uint32_t chunk = ChunkSize(*sequence);
+    if (chunk == 0) return;
+    Place(sequence, chunk);
+  }
+}
+
+void Scheduler::ScheduleWaiting() {
+  // A step that had to take blocks from somebody has none to give.
+  while (!preempted_ && !waiting_.empty() && slots_left_ > 0 && tokens_left_ > 0) {
+    PromoteOldest();
+    Sequence* head = *waiting_.begin();
+    if (!TryAdmit(head)) return;
+    ++admissions_;
+    const uint32_t chunk = ChunkSize(*head);
+    if (chunk == 0) return;
+    Place(head, chunk);
+  }
+}
+
+uint32_t Scheduler::ChunkSize(const Sequence& sequence) const {
+  const uint32_t remaining = sequence.Remaining();
+  if (options_.chunked_prefill) return std::min({remaining, options_.chunk_tokens, tokens_left_});
+  if (!prompt_in_step_) return std::min(remaining, options_.step_limit - plan_.tokens);
+  return remaining <= tokens_left_ ? remaining : 0;
+}
+
+bool Scheduler::Place(Sequence* sequence, uint32_t tokens) {
+  const uint32_t begin = sequence->computed;
+  const uint32_t end = begin + tokens;
+  while (const uint32_t missing = sequence->table.Missing(*pool_, options_.block_size, begin, end)) {
+    if (auto fresh = pool_->Allocate(missing); fresh.ok()) {
+      sequence->table.AddSpares(*fresh);
+      break;
+    }
+    if (Sequence* victim = FindVictim(sequence)) {
+      Preempt(victim);
+      continue;
+    }
+    // The first in order keeps what it has: whoever holds the rest gives it back in time. Any other steps aside.
+    if (sequence != *running_.begin()) Preempt(sequence);
+    return false;
+  }
+  sequence->table.MakeWritable(pool_, options_.block_size, begin, end, &plan_.copies);
+
+  ActiveRequest& request = *sequence->request;
+  bool wants_logits = end == sequence->tokens.size();
+  if (!request.forked && request.spec.work != WorkKind::kPrefill) {
+    // The prompt's last logits serve the choices that have no token yet.
+    wants_logits =
+        wants_logits && std::any_of(request.sequences.begin(), request.sequences.end(), [&](const auto& other) {
+          return !other->ended && request.spec.choices[other->slot].generated.empty();
+        });
+  }
+  plan_.runs.push_back({sequence, begin, end, wants_logits});
+  plan_.tokens += tokens;
+  tokens_left_ -= std::min(tokens, tokens_left_);
+  --slots_left_;
+  prompt_in_step_ = prompt_in_step_ || tokens > 1;
+  sequence->last_step = step_;
+  if (!request.admitted) {
+    request.admitted = true;
+    plan_.started.push_back(&request);
+  }
+  return true;
+}
+
+std::span<const Hash128> Scheduler::FindableChain(Sequence* sequence) const {
+  const EngineRequest& spec = sequence->request->spec;
+  if (!UsesCache(*sequence->request)) return {};
+  ExtendBlockChain(sequence->tokens, options_.block_size, spec.cache_salt, &sequence->chain);
+  return std::span(sequence->chain).first((sequence->tokens.size() - 1) / options_.block_size);
+}
+
+bool Scheduler::SlotIsFree(const Sequence& sequence) const {
+  // Only those before it count: the others yield their slot.
+  uint32_t used = 0;
+  for (const Sequence* other : running_) {
+    if (!ByOrder()(other, &sequence)) break;
+    used += SlotsOf(*other);
+  }
+  return used == 0 || used + SlotsOf(sequence) <= options_.max_batch;
+}
+
+bool Scheduler::TryAdmit(Sequence* sequence) {
+  if (!SlotIsFree(*sequence)) return false;
+  const uint32_t available = pool_->counts().available();
+  if (blocked_ == sequence && available <= blocked_available_ && !running_.empty()) return false;
+
+  const auto chain = FindableChain(sequence);
+  const std::vector<BlockId> hits = pool_->MatchPrefix(chain);
+  const uint32_t needed = BlocksFor(sequence->tokens.size()) - static_cast<uint32_t>(hits.size());
+  // While others grow, room for the watermark and for the block that decoding may need next.
+  const uint32_t reserve = running_.empty() ? 0 : options_.watermark_blocks + 1;
+  absl::StatusOr<std::vector<BlockId>> fresh = ResourceExhausted("below the watermark");
+  if (pool_->counts().available() >= needed + reserve) fresh = pool_->Allocate(needed);
+  if (!fresh.ok()) {
+    pool_->Release(hits);
+    blocked_ = sequence;
+    blocked_available_ = available;
+    return false;
+  }
+  ActiveRequest& request = *sequence->request;
+  sequence->table.Append(hits);
+  sequence->table.Append(*fresh);
+  sequence->published = static_cast<uint32_t>(hits.size());
+  sequence->computed = sequence->published * options_.block_size;
+  if (!request.admitted) {
+    request.cached_tokens = std::min(sequence->computed, request.prompt_size());
+    totals_.prefix_queries += chain.size();
+    totals_.prefix_hits += hits.size();
+  }
+  StopWaiting(sequence);
+  StartRunning(sequence);
+  return true;
+}
+
+void Scheduler::PromoteOldest() {
+  if (admissions_ < kAdmissionsPerPromotion) return;
+  admissions_ = 0;
+  Sequence* oldest = *waiting_by_arrival_.begin();
+  const int64_t first_priority = (*waiting_.begin())->priority;
+  if (oldest->priority == first_priority) return;
+  waiting_.erase(oldest);
+  oldest->priority = first_priority;
+  waiting_.insert(oldest);
+}
+
+Sequence* Scheduler::FindVictim(const Sequence* beneficiary) const {
+  for (auto last = running_.rbegin(); last != running_.rend() && ByOrder()(beneficiary, *last); ++last) {
+    // A kPrefill request's blocks may be read by a transfer, and it needs no more than it has.
+    if ((*last)->request->spec.work != WorkKind::kPrefill && (*last)->last_step != step_) return *last;
+  }
+  return nullptr;
+}
+
+void Scheduler::Preempt(Sequence* sequence) {
+  StopRunning(sequence);
+  sequence->table.ReleaseAll(pool_);
+  sequence->computed = 0;
+  sequence->published = 0;
+  ++sequence->request->preemptions;
+  ++totals_.preemptions;
+  preempted_ = true;
+  Wait(sequence);
+}
+
+void Scheduler::Wait(Sequence* sequence) {
+  sequence->phase = SequencePhase::kWaiting;
+  const uint32_t cached = pool_->PeekPrefix(FindableChain(sequence)) * options_.block_size;
+  sequence->waiting_tokens = static_cast<uint32_t>(sequence->tokens.size()) - cached;
+  waiting_tokens_ += sequence->waiting_tokens;
+  waiting_.insert(sequence);
+  waiting_by_arrival_.insert(sequence);
+}
+
+void Scheduler::StopWaiting(Sequence* sequence) {
+  waiting_tokens_ -= sequence->waiting_tokens;
+  waiting_.erase(sequence);
+  waiting_by_arrival_.erase(sequence);
+  if (blocked_ != sequence) return;
+  blocked_ = nullptr;
+  passed_over_ = 0;
+}
+
+void Scheduler::StartRunning(Sequence* sequence) {
+  sequence->phase = SequencePhase::kRunning;
+  sequence->last_step = step_;
+  running_.insert(sequence);
+  if (sequence->request->running++ == 0) ++requests_running_;
+}
+
+void Scheduler::StopRunning(Sequence* sequence) {
+  running_.erase(sequence);
+  if (--sequence->request->running == 0) --requests_running_;
+}
+
+void Scheduler::Advance(const ScheduledRun& run) { run.sequence->computed = run.end; }
+
+void Scheduler::PublishFull(Sequence* sequence) {
+  const uint32_t full = sequence->computed / options_.block_size;
+  if (full <= sequence->published || !UsesCache(*sequence->request)) return;
+  ExtendBlockChain(sequence->tokens, options_.block_size, sequence->request->spec.cache_salt, &sequence->chain);
+  const uint32_t count = full - sequence->published;
+  pool_->Publish(sequence->table.blocks().subspan(sequence->published, count),
+                 std::span(sequence->chain).subspan(sequence->published, count));
+  sequence->published = full;
+}
+
+void Scheduler::Fork(ActiveRequest* request) {
+  Sequence& root = request->root();
+  request->forked = true;
+  const uint32_t prompt_blocks = BlocksFor(request->prompt_size());
+  for (const auto& sequence : request->sequences) {
+    if (sequence->ended) continue;
+    if (sequence.get() != &root) {
+      sequence->priority = root.priority;
+      sequence->tokens = root.tokens;
+      sequence->computed = root.computed;
+      sequence->table = root.table.ShareFirst(pool_, prompt_blocks);
+      sequence->chain = root.chain;
+      sequence->published = root.published;
+      StartRunning(sequence.get());
+    }
+  }
+  for (const auto& sequence : request->sequences) {
+    const auto& generated = request->spec.choices[sequence->slot].generated;
+    sequence->tokens.insert(sequence->tokens.end(), generated.begin(), generated.end());
+  }
+  if (root.ended) Leave(&root);
+}
+
+void Scheduler::Append(Sequence* sequence, TokenId token) { sequence->tokens.push_back(token); }
+
+void Scheduler::Finish(Sequence* sequence) {
+  ActiveRequest& request = *sequence->request;
+  BATON_CHECK(!sequence->ended);
+  sequence->ended = true;
+  --request.unfinished;
+  // Other choices wait for the prompt, or a transfer reads it.
+  const bool prompt_is_needed = !request.forked && sequence == &request.root() &&
+                                (request.unfinished > 0 || request.spec.work == WorkKind::kPrefill);
+  if (!prompt_is_needed) Leave(sequence);
+}
+
+void Scheduler::Leave(Sequence* sequence) {
+  if (sequence->phase == SequencePhase::kWaiting) StopWaiting(sequence);
+  if (sequence->phase == SequencePhase::kRunning) {
+    StopRunning(sequence);
+    sequence->table.ReleaseAll(pool_);
+  }
+  sequence->phase = SequencePhase::kFinished;
+}
+
+void Scheduler::Remove(ActiveRequest* request) {
+  for (const auto& sequence : request->sequences) {
+    Leave(sequence.get());
+    sequence->ended = true;
+  }
+  request->unfinished = 0;
+  --requests_;
+}
+
+SchedulerCounts Scheduler::counts() const {
+  SchedulerCounts counts = totals_;
+  counts.waiting_requests = requests_ - requests_running_;
+  counts.running_sequences = static_cast<uint32_t>(running_.size());
+  counts.waiting_tokens = waiting_tokens_;
+  for (const Sequence* sequence : running_) {
+    if (sequence->Remaining() > 1) counts.waiting_tokens += sequence->Remaining();
+  }
+  return counts;
+}
+
+}  // namespace baton

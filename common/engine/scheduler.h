@@ -1,0 +1,141 @@
+#pragma once
+
+// Continuous batching: decides what each step runs, who holds blocks, who waits. Plain logic over the block pool; no
+// threads, no clock, no model. The caller runs a plan completely, reports its results, then asks for the next one.
+//
+// Order is (priority, arrival, choice) everywhere. A sequence is only ever preempted by one before it in that order, so
+// the first always gets on; a prompt is let in with all its blocks, so prompts cannot block each other half-way.
+
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <span>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/engine/block_table.h"
+#include "common/engine/sequence.h"
+#include "common/kv/block_pool.h"
+
+namespace baton {
+
+struct SchedulerOptions {
+  uint32_t block_size = 16;
+  uint32_t max_batch = 64;         // sequences in a step
+  uint32_t max_step_tokens = 512;  // token budget of a step
+  uint32_t step_limit = 512;       // what the runner takes; an unchunked prompt may exceed the budget up to this
+  uint32_t chunk_tokens = 256;
+  bool chunked_prefill = true;
+  bool prefix_cache = true;
+  uint32_t watermark_blocks = 0;  // kept available when a sequence is let in while others run
+};
+
+struct ScheduledRun {
+  Sequence* sequence;
+  uint32_t begin;  // positions [begin, end)
+  uint32_t end;
+  bool wants_logits;
+};
+
+struct StepPlan {
+  std::vector<BlockCopy> copies;  // to make in order before the step
+  std::vector<ScheduledRun> runs;
+  std::vector<ActiveRequest*> started;  // scheduled for the first time
+  uint32_t tokens = 0;
+};
+
+struct SchedulerCounts {
+  uint32_t waiting_requests = 0;  // with no sequence running
+  uint64_t waiting_tokens = 0;    // uncached tokens to run before the next sampled one
+  uint32_t running_sequences = 0;
+  uint64_t preemptions = 0;
+  uint64_t prefix_queries = 0;
+  uint64_t prefix_hits = 0;
+};
+
+class Scheduler {
+ public:
+  // `pool` outlives the scheduler.
+  Scheduler(const SchedulerOptions& options, BlockPool* pool);
+
+  // Takes a new request in (it must fit the pool when alone). For kDecode takes over spec.blocks.
+  void Add(ActiveRequest* request);
+
+  // The next step. Empty when nothing can run: no request, or all wait for blocks that others hold.
+  const StepPlan& Schedule();
+
+  // Results of a run, in this order:
+  // the KV of [begin, end) was written;
+  void Advance(const ScheduledRun& run);
+  // the blocks that are full may be found by others (called once their content proved sound);
+  void PublishFull(Sequence* sequence);
+  // the shared prompt is complete: every unfinished choice becomes a sequence of its own;
+  void Fork(ActiveRequest* request);
+  // a sampled token is the sequence's next input;
+  void Append(Sequence* sequence, TokenId token);
+  // the choice has ended: its blocks go back, unless they hold the prompt of choices to be forked or of a kPrefill.
+  void Finish(Sequence* sequence);
+  // Finishes all of the request's choices and forgets it. The prompt's blocks of a kPrefill request may be taken out
+  // before through sequence.table.Take().
+  void Remove(ActiveRequest* request);
+
+  bool HasWork() const { return requests_ > 0; }
+  SchedulerCounts counts() const;
+
+ private:
+  struct ByOrder {
+    bool operator()(const Sequence* a, const Sequence* b) const;
+  };
+  struct ByArrival {
+    bool operator()(const Sequence* a, const Sequence* b) const;
+  };
+
+  void AdmitPassedOver();
+  void ScheduleDecodes();
+  void ScheduleChunks();
+  void ScheduleWaiting();
+  uint32_t ChunkSize(const Sequence& sequence) const;
+  bool Place(Sequence* sequence, uint32_t tokens);
+  bool TryAdmit(Sequence* sequence);
+  bool SlotIsFree(const Sequence& sequence) const;
+  void PromoteOldest();
+  Sequence* FindVictim(const Sequence* beneficiary) const;
+  void Preempt(Sequence* sequence);
+  void Wait(Sequence* sequence);
+  void StopWaiting(Sequence* sequence);
+  void StartRunning(Sequence* sequence);
+  void StopRunning(Sequence* sequence);
+  void Leave(Sequence* sequence);
+  bool UsesCache(const ActiveRequest& request) const { return options_.prefix_cache && request.spec.use_prefix_cache; }
+  uint32_t BlocksFor(size_t tokens) const;
+  // Full blocks before the last token: it must be run to get its logits.
+  std::span<const Hash128> FindableChain(Sequence* sequence) const;
+
+  const SchedulerOptions options_;
+  BlockPool* const pool_;
+
+  std::set<Sequence*, ByOrder> running_;
+  std::set<Sequence*, ByOrder> waiting_;
+  std::set<Sequence*, ByArrival> waiting_by_arrival_;
+  uint32_t requests_ = 0;
+  uint32_t requests_running_ = 0;
+  uint64_t next_arrival_ = 0;
+  uint64_t waiting_tokens_ = 0;
+  SchedulerCounts totals_;
+
+  uint64_t step_ = 0;
+  uint32_t admissions_ = 0;            // since the last promotion
+  uint32_t passed_over_ = 0;           // sequences that came in behind the blocked head and started before it
+  const Sequence* blocked_ = nullptr;  // head of waiting_ that lacked blocks when `blocked_available_` were available
+  uint32_t blocked_available_ = 0;
+
+  // Of the step being planned.
+  StepPlan plan_;
+  std::vector<Sequence*> order_;
+  uint32_t tokens_left_ = 0;
+  uint32_t slots_left_ = 0;
+  bool preempted_ = false;
+  bool prompt_in_step_ = false;
+};
+
+}  // namespace baton
