@@ -1,0 +1,50 @@
+#pragma once
+
+// Flags that both workers take, checked once at start.
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "common/base/clock.h"
+#include "common/base/dtype.h"
+#include "common/config/flags.h"
+#include "common/engine/engine.h"
+#include "common/rpc/server.h"
+#include "common/transport/catalogue.h"
+#include "common/transport/control_connection.h"
+
+namespace baton {
+
+struct WorkerConfig {
+  ServerOptions server;
+  std::string metrics_host = "127.0.0.1";
+  uint16_t metrics_port = 0;
+  std::string log_level = "info";
+  double grace_seconds = 30;  // a drain's
+  double stall_seconds = 60;  // a step loop without progress for so long turns liveness off
+
+  std::string model;       // path
+  std::string model_name;  // as clients ask for it; empty: the path's last part
+  std::string weights = "auto";
+  std::string kv_dtype = "auto";
+  std::string engine_name = "cpu";
+  uint32_t threads = 0;
+  bool pin_threads = false;
+
+  double kv_gib = 1;
+  uint32_t block_size = 16;
+  EngineOptions engine;
+
+  TransportOptions transport;
+  ControlOptions control;
+  double heartbeat_seconds = 0.5;
+  double suspect_seconds = 3;
+  bool bandwidth_probe = true;
+
+  void AddTo(Flags& flags);
+  // What flags alone cannot check; fills the fields derived from others.
+  absl::Status Finish();
+};
+
+}  // namespace baton
