@@ -92,6 +92,8 @@ absl::StatusOr<uint16_t> Metrics::Serve(const std::string& host, uint16_t port) 
   return static_cast<uint16_t>(exposer_->GetListeningPorts().front());
 }
 
+void Metrics::StopServing() { exposer_.reset(); }
+
 std::string Metrics::Render() const { return prometheus::TextSerializer().Serialize(impl_->Collect()); }
 
 }  // namespace baton

@@ -51,6 +51,8 @@ class Metrics {
 
   // Serves /metrics on host:port (port 0: any); returns the port. UNAVAILABLE when the port is taken.
   absl::StatusOr<uint16_t> Serve(const std::string& host, uint16_t port);
+  // Ends the endpoint; collectors are not called after it has returned.
+  void StopServing();
   // The text that a scrape would return.
   std::string Render() const;
 

@@ -1,0 +1,48 @@
+#include "services/decode/metrics.h"
+
+namespace baton {
+namespace {
+
+prometheus::Counter& Outcome(Metrics& metrics, const char* outcome) {
+  return metrics.Counter("baton_handoffs_total", "Handoffs that ended, by outcome.", {{"outcome", outcome}});
+}
+
+}  // namespace
+
+DecodeMetrics::DecodeMetrics(Metrics& metrics, WorkerMetrics& worker)
+    : metrics_(metrics),
+      worker_(worker),
+      committed_(Outcome(metrics, "committed")),
+      discarded_(Outcome(metrics, "discarded")),
+      refused_(Outcome(metrics, "refused")),
+      expired_(Outcome(metrics, "expired")),
+      cancelled_(Outcome(metrics, "cancelled")),
+      fenced_(Outcome(metrics, "fenced")),
+      mismatches_(metrics.Counter("baton_kv_checksum_mismatches_total", "Blocks whose bytes were not what was sent.")),
+      late_writes_(
+          metrics.Counter("baton_kv_late_writes_refused_total", "Writes refused because their lease was over.")),
+      open_leases_(metrics.Gauge("baton_leases_open", "Leases that have not ended.")) {}
+
+void DecodeMetrics::Attach(std::shared_ptr<HandoffReceiver> receiver) {
+  receiver_ = std::move(receiver);
+  metrics_.OnScrape([this] { Collect(); });
+}
+
+void DecodeMetrics::Collect() {
+  const HandoffCounts counts = receiver_->counts();
+  const auto advance = [](prometheus::Counter& counter, uint64_t now, uint64_t before) {
+    counter.Increment(static_cast<double>(now - before));
+  };
+  advance(committed_, counts.committed, last_.committed);
+  advance(discarded_, counts.discarded, last_.discarded);
+  advance(refused_, counts.refused, last_.refused);
+  advance(expired_, counts.expired, last_.expired);
+  advance(cancelled_, counts.cancelled, last_.cancelled);
+  advance(fenced_, counts.fenced, last_.fenced);
+  advance(mismatches_, counts.checksum_mismatches, last_.checksum_mismatches);
+  advance(late_writes_, counts.late_writes_refused, last_.late_writes_refused);
+  open_leases_.Set(receiver_->open_leases());
+  last_ = counts;
+}
+
+}  // namespace baton

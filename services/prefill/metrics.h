@@ -1,0 +1,29 @@
+#pragma once
+
+// Metrics of a prefill worker beside those of every worker.
+
+#include <string>
+
+#include "common/handoff/sender.h"
+#include "services/worker/metrics.h"
+
+namespace baton {
+
+class PrefillMetrics {
+ public:
+  // Creates every series at once. `transport` is the label value of transfers.
+  PrefillMetrics(Metrics& metrics, WorkerMetrics& worker, const std::string& transport);
+
+  WorkerMetrics& worker() { return worker_; }
+  void OnHandoff(const HandoffResult& result);
+
+ private:
+  WorkerMetrics& worker_;
+  prometheus::Histogram &transfer_seconds_, &tail_seconds_;
+  prometheus::Counter &bytes_, &blocks_, &failures_;
+  prometheus::Counter* outcomes_[5];  // by HandoffOutcome
+};
+
+const char* HandoffOutcomeName(HandoffOutcome outcome);
+
+}  // namespace baton

@@ -1,0 +1,72 @@
+#include "services/worker/config.h"
+
+#include "common/base/status.h"
+
+namespace baton {
+namespace {
+
+Duration FromSeconds(double seconds) {
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+}
+
+}  // namespace
+
+void WorkerConfig::AddTo(Flags& flags) {
+  AddServerFlags(flags, server);
+  flags.Add("metrics_host", &metrics_host, "Address to serve /metrics on.");
+  flags.Add("metrics_port", &metrics_port, "Port to serve /metrics on; 0 takes a free one.");
+  flags.AddChoice("log_level", &log_level, {"debug", "info", "warning", "error"}, "Least severe level to log.");
+  flags.Add("grace_seconds", &grace_seconds, "Time that running work gets to finish after SIGTERM.", 0, 86400);
+  flags.Add("stall_seconds", &stall_seconds, "Time without an engine step, while there is work, that ends liveness.", 1,
+            86400);
+
+  flags.Add("model", &model, "Directory with config.json and safetensors, or a .gguf file.");
+  flags.Require("model");
+  flags.Add("model_name", &model_name, "Name that clients ask for; default: the last part of the path.");
+  flags.AddChoice("engine", &engine_name, {"cpu"}, "Engine.");
+  flags.AddChoice("weights", &weights, {"auto", "f32", "bf16", "f16"}, "How matrices are kept in memory.");
+  flags.AddChoice("kv_dtype", &kv_dtype, {"auto", "f32", "bf16", "f16"},
+                  "KV cache format; auto: the weights' own 16-bit format, f32 for f32 files, f16 for quantised ones.");
+  flags.Add("threads", &threads, "Threads of the CPU engine; 0: one for each core this process may use.", 0, 1024);
+  flags.Add("pin_threads", &pin_threads, "Bind the engine's threads to cores.");
+
+  flags.Add("kv_gib", &kv_gib, "Size of the KV pool, GiB; 0: 40% of the memory available after loading.", 0, 65536);
+  flags.Add("block_size", &block_size, "Tokens in a KV block, 16 or 32.", 16, 32);
+  flags.Add("max_model_len", &engine.max_model_len,
+            "Longest prompt and answer together, tokens; 0: what the model takes.", 0, 1u << 24);
+  flags.Add("max_batch", &engine.max_batch, "Sequences in a step.", 1, 4096);
+  flags.Add("max_step_tokens", &engine.max_step_tokens, "Token budget of a step.", 1, 1u << 20);
+  flags.Add("chunk_tokens", &engine.chunk_tokens, "Most prompt tokens of one sequence in a step.", 1, 1u << 20);
+  flags.Add("chunked_prefill", &engine.chunked_prefill,
+            "Split prompts into chunks; off: one step reads a whole prompt.");
+  flags.Add("prefix_cache", &engine.prefix_cache, "Keep KV of finished requests for prompts with the same beginning.");
+  flags.Add("watermark", &engine.watermark, "Share of the pool kept available when a prompt is let through.", 0, 0.5);
+
+  flags.AddChoice("transport", &transport.name, TransportNames(), "How KV blocks move between workers.");
+  flags.Add("bind_host", &transport.bind_host, "Address of this machine that other workers reach it by.");
+  flags.Add("ucx_tls", &transport.ucx_tls, "UCX_TLS; empty: shared memory on one host, tcp or RDMA between hosts.");
+  flags.Add("ucx_devices", &transport.ucx_devices, "UCX_NET_DEVICES; empty: the interface of --bind_host.");
+  flags.Add("message_puts", &transport.message_puts,
+            "Send blocks as messages that the receiver can refuse, also where shared memory or RDMA would do without.");
+  flags.Add("bandwidth_probe", &bandwidth_probe, "Measure the transport at start and export the result.");
+  flags.Add("heartbeat_seconds", &heartbeat_seconds, "Heartbeat of the control connection.", 0.01, 60);
+  flags.Add("suspect_seconds", &suspect_seconds, "Silence after which a peer is suspect.", 0.05, 600);
+}
+
+absl::Status WorkerConfig::Finish() {
+  if (block_size != 16 && block_size != 32) return InvalidArgument("--block_size is %d, must be 16 or 32", block_size);
+  if (suspect_seconds <= 2 * heartbeat_seconds) {
+    return InvalidArgument("--suspect_seconds is %g, must exceed two heartbeats of %g s", suspect_seconds,
+                           heartbeat_seconds);
+  }
+  control.heartbeat = FromSeconds(heartbeat_seconds);
+  control.suspect_after = FromSeconds(suspect_seconds);
+  if (model_name.empty()) {
+    std::string path = model;
+    while (path.size() > 1 && path.back() == '/') path.pop_back();
+    model_name = path.substr(path.rfind('/') + 1);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace baton

@@ -1,0 +1,112 @@
+#include "services/worker/metrics.h"
+
+namespace baton {
+namespace {
+
+constexpr char kSlots[] = "baton_batch_slots";
+constexpr char kSlotsHelp[] = "Batch slots of the engine by state.";
+constexpr char kBlocks[] = "baton_kv_blocks";
+constexpr char kBlocksHelp[] = "KV blocks by state; the five states add up to the pool.";
+constexpr char kRequests[] = "baton_requests_total";
+constexpr char kRequestsHelp[] = "Requests that ended, by how.";
+
+}  // namespace
+
+WorkerMetrics::WorkerMetrics(Metrics& metrics)
+    : metrics_(metrics),
+      step_seconds_(metrics.Histogram("baton_step_seconds", "Duration of an engine step.", TokenGapBuckets())),
+      step_tokens_(metrics.Histogram("baton_step_tokens", "Tokens run in a step, prompt and decode.", BatchBuckets())),
+      batch_size_(metrics.Histogram("baton_batch_size", "Sequences in a step.", BatchBuckets())),
+      queue_seconds_(metrics.Histogram("baton_request_queue_time_seconds",
+                                       "Submission to first scheduled, engine clock.", FirstTokenBuckets())),
+      prefill_seconds_(metrics.Histogram("baton_request_prefill_time_seconds",
+                                         "First scheduled to first token, engine clock.", FirstTokenBuckets())),
+      decode_seconds_(metrics.Histogram("baton_request_decode_time_seconds", "First token to end, engine clock.",
+                                        RequestBuckets())),
+      time_to_first_token_(metrics.Histogram("baton_time_to_first_token_seconds",
+                                             "Arrival at this worker to its first token.", FirstTokenBuckets())),
+      inter_token_latency_(metrics.Histogram("baton_inter_token_latency_seconds",
+                                             "Gap between two tokens of a choice at this worker.", TokenGapBuckets())),
+      running_(metrics.Gauge("baton_requests_running", "Sequences in the batch.")),
+      waiting_(metrics.Gauge("baton_requests_waiting", "Requests waiting for the scheduler.")),
+      waiting_tokens_(metrics.Gauge("baton_waiting_prompt_tokens", "Prompt tokens accepted and not yet run.")),
+      slots_used_(metrics.Gauge(kSlots, kSlotsHelp, {{"state", "used"}})),
+      slots_available_(metrics.Gauge(kSlots, kSlotsHelp, {{"state", "available"}})),
+      free_(metrics.Gauge(kBlocks, kBlocksHelp, {{"state", "free"}})),
+      cached_(metrics.Gauge(kBlocks, kBlocksHelp, {{"state", "cached"}})),
+      leased_(metrics.Gauge(kBlocks, kBlocksHelp, {{"state", "leased"}})),
+      owned_(metrics.Gauge(kBlocks, kBlocksHelp, {{"state", "owned"}})),
+      quarantined_(metrics.Gauge(kBlocks, kBlocksHelp, {{"state", "quarantined"}})),
+      usage_(metrics.Gauge("baton_kv_usage_ratio", "Share of KV blocks that are neither free nor cached.")),
+      transport_bandwidth_(metrics.Gauge("baton_kv_transport_probe_bytes_per_second",
+                                         "Put bandwidth of the transport to itself, measured at start.")),
+      ready_(metrics.Gauge("baton_ready", "1 while the worker takes work.")),
+      prompt_tokens_(metrics.Counter("baton_prompt_tokens_total", "Prompt tokens run through the model.")),
+      generated_tokens_(metrics.Counter("baton_generation_tokens_total", "Tokens sampled.")),
+      cached_tokens_(metrics.Counter("baton_cached_prompt_tokens_total", "Prompt tokens taken from the prefix cache.")),
+      prefix_queries_(metrics.Counter("baton_prefix_cache_queries_total", "Full prompt blocks looked up.")),
+      prefix_hits_(metrics.Counter("baton_prefix_cache_hits_total", "Full prompt blocks found.")),
+      preemptions_(metrics.Counter("baton_preemptions_total", "Sequences that gave their blocks back to others.")),
+      flops_(
+          metrics.Counter("baton_engine_flops_total", "Floating-point operations of the model's matrices, achieved.")),
+      bytes_(metrics.Counter("baton_engine_bytes_total", "Bytes of weights and KV read by the engine, achieved.")) {
+  for (const char* reason : {"ok", "cancelled", "unavailable", "failed_precondition", "resource_exhausted", "internal",
+                             "invalid_argument"}) {
+    metrics.Counter(kRequests, kRequestsHelp, {{"reason", reason}});
+  }
+}
+
+void WorkerMetrics::Attach(const std::shared_ptr<WorkerRuntime>& runtime) {
+  runtime_ = runtime;
+  ready_.Set(1);
+  transport_bandwidth_.Set(runtime->probed_bytes_per_second);
+  metrics_.OnScrape([this] { Collect(); });
+}
+
+void WorkerMetrics::OnStep(const StepReport& report) {
+  step_seconds_.Observe(Seconds(report.duration));
+  step_tokens_.Observe(report.tokens);
+  batch_size_.Observe(report.sequences);
+}
+
+void WorkerMetrics::OnRequestEnd(const std::string& reason) {
+  metrics_.Counter(kRequests, kRequestsHelp, {{"reason", reason}}).Increment();
+}
+
+void WorkerMetrics::OnEngineTimings(const EngineTimings& timings, bool prefilled, bool decoded) {
+  queue_seconds_.Observe(Seconds(timings.queue));
+  if (prefilled) prefill_seconds_.Observe(Seconds(timings.prefill));
+  if (decoded) decode_seconds_.Observe(Seconds(timings.decode));
+  cached_tokens_.Increment(timings.cached_tokens);
+}
+
+void WorkerMetrics::Collect() {
+  const EngineLoad load = runtime_->engine->load();
+  const BlockCounts blocks = runtime_->pool->counts();
+  running_.Set(load.running_sequences);
+  waiting_.Set(load.waiting_requests);
+  waiting_tokens_.Set(static_cast<double>(load.waiting_prompt_tokens));
+  const double slots = runtime_->runner->max_batch();
+  slots_used_.Set(load.running_sequences);
+  slots_available_.Set(slots - load.running_sequences);
+  free_.Set(blocks.free);
+  cached_.Set(blocks.cached);
+  leased_.Set(blocks.leased);
+  owned_.Set(blocks.owned);
+  quarantined_.Set(blocks.quarantined);
+  usage_.Set(1.0 - double{1} * blocks.available() / blocks.total());
+
+  const auto advance = [](prometheus::Counter& counter, uint64_t now, uint64_t before) {
+    counter.Increment(static_cast<double>(now - before));
+  };
+  advance(prompt_tokens_, load.prompt_tokens, last_.prompt_tokens);
+  advance(generated_tokens_, load.generated_tokens, last_.generated_tokens);
+  advance(prefix_queries_, load.prefix_queries, last_.prefix_queries);
+  advance(prefix_hits_, load.prefix_hits, last_.prefix_hits);
+  advance(preemptions_, load.preemptions, last_.preemptions);
+  advance(flops_, load.flops, last_.flops);
+  advance(bytes_, load.bytes, last_.bytes);
+  last_ = load;
+}
+
+}  // namespace baton
