@@ -52,8 +52,8 @@ class OutgoingHandoff {
 
 class HandoffSender {
  public:
-  // `transport` and `clock` outlive it; `memory` is this worker's own pool. Owns one thread for connecting and
-  // checksums.
+  // `transport` and `clock` outlive it; `memory` is this worker's own pool. Owns one thread, and one
+  // for each target, which connects, puts and computes checksums: a target that does not answer holds up no other.
   static std::unique_ptr<HandoffSender> Create(const ControlOptions& options, std::string name, const KvLayout& layout,
                                                NumericsHash numerics, Incarnation self,
                                                std::span<const std::byte> memory, KvTransport* transport,

@@ -1,0 +1,118 @@
+#include "common/handoff/sender.h"
+
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/synchronization/mutex.h"
+#include "common/base/status.h"
+#include "common/handoff/event_loop.h"
+#include "common/handoff/target_link.h"
+
+namespace baton {
+namespace {
+
+// More targets than any deployment has decode workers: each costs a thread.
+constexpr size_t kMaxTargets = 1024;
+// Keeps every commit well inside a control frame.
+constexpr size_t kMaxLeaseBlocks = 1u << 20;
+
+// The handoff of an offer that was refused at once.
+class RefusedHandoff final : public OutgoingHandoff {
+ public:
+  void PushBlocks(uint32_t, std::span<const BlockId>) override {}
+  void Commit(uint32_t, std::vector<FirstToken>) override {}
+  void Abort(std::string) override {}
+};
+
+class Sender final : public HandoffSender {
+ public:
+  explicit Sender(LinkContext context) : context_(std::move(context)) {}
+
+  ~Sender() override {
+    absl::flat_hash_map<Incarnation, std::unique_ptr<TargetLink>> links;
+    {
+      absl::MutexLock lock(&mutex_);
+      links.swap(links_);
+    }
+  }
+
+  std::shared_ptr<OutgoingHandoff> Begin(const LeaseOffer& offer,
+                                         std::function<void(const HandoffResult&)> on_done) override {
+    const absl::StatusOr<TargetDescriptor> target = DecodeTargetDescriptor(offer.target);
+    absl::Status usable = target.ok() ? CheckOffer(offer, *target) : target.status();
+    if (usable.ok()) {
+      absl::MutexLock lock(&mutex_);
+      std::unique_ptr<TargetLink>& link = links_[target->incarnation];
+      if (link == nullptr && links_.size() <= kMaxTargets) {
+        link = std::make_unique<TargetLink>(&context_, *target, [this] { loop_.queue()->Post([this] { Sweep(); }); });
+      }
+      if (link != nullptr) return link->Begin(offer, std::move(on_done), loop_.queue());
+      links_.erase(target->incarnation);
+      usable = ResourceExhausted("this worker is connected to %d decode workers already", links_.size());
+    }
+    HandoffResult result;
+    result.outcome =
+        usable.code() == absl::StatusCode::kFailedPrecondition ? HandoffOutcome::kRefused : HandoffOutcome::kFailed;
+    result.reason = StatusMessage(usable);
+    loop_.queue()->Post([on_done = std::move(on_done), result] { on_done(result); });
+    return std::make_shared<RefusedHandoff>();
+  }
+
+ private:
+  absl::Status CheckOffer(const LeaseOffer& offer, const TargetDescriptor& target) const {
+    if (target.layout_hash != context_.self.layout_hash) {
+      return FailedPrecondition("layout hash %016x of the decode worker, %016x here", target.layout_hash.value,
+                                context_.self.layout_hash.value);
+    }
+    if (target.numerics_hash != context_.self.numerics_hash) {
+      return FailedPrecondition("numerics hash %016x of the decode worker, %016x here", target.numerics_hash.value,
+                                context_.self.numerics_hash.value);
+    }
+    if (target.transport != context_.transport->name()) {
+      return FailedPrecondition("transport %s of the decode worker, %s here", target.transport,
+                                context_.transport->name());
+    }
+    if (offer.blocks.empty() || offer.blocks.size() > kMaxLeaseBlocks || offer.first_block > kMaxLeaseBlocks) {
+      return InvalidArgument("lease of %d blocks from prompt block %d", offer.blocks.size(), offer.first_block);
+    }
+    return absl::OkStatus();
+  }
+
+  // Ends links that have neither a handoff nor a connection.
+  void Sweep() {
+    std::vector<std::unique_ptr<TargetLink>> ended;
+    absl::MutexLock lock(&mutex_);
+    for (auto it = links_.begin(); it != links_.end();) {
+      const auto link = it++;
+      if (!link->second->idle()) continue;
+      ended.push_back(std::move(link->second));
+      links_.erase(link);
+    }
+  }
+
+  const LinkContext context_;
+  absl::Mutex mutex_;
+  absl::flat_hash_map<Incarnation, std::unique_ptr<TargetLink>> links_ ABSL_GUARDED_BY(mutex_);
+  EventLoop loop_;  // reports what no link can, and ends links; last: its thread uses the rest
+};
+
+}  // namespace
+
+std::unique_ptr<HandoffSender> HandoffSender::Create(const ControlOptions& options, std::string name,
+                                                     const KvLayout& layout, NumericsHash numerics, Incarnation self,
+                                                     std::span<const std::byte> memory, KvTransport* transport,
+                                                     const Clock* clock) {
+  LinkContext context;
+  context.transfer = TransferContext{layout, memory, clock};
+  context.control = options;
+  context.self.incarnation = self;
+  context.self.layout_hash = layout.Hash();
+  context.self.numerics_hash = numerics;
+  context.self.name = std::move(name);
+  context.self.host_id = LocalHostId();
+  context.transport = transport;
+  return std::make_unique<Sender>(std::move(context));
+}
+
+}  // namespace baton
