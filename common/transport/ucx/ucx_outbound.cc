@@ -1,0 +1,202 @@
+#include "common/transport/ucx/ucx_outbound.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <utility>
+
+#include "common/base/status.h"
+#include "common/transport/put_runs.h"
+#include "common/transport/ucx/ucx_status.h"
+
+namespace baton {
+namespace {
+
+constexpr uint64_t kPutPieceBytes = 4 << 20;        // a shared-memory put is a copy on the engine's thread
+constexpr uint64_t kMessagePieceBytes = 256 << 10;  // the target assembles each before it asks its gate
+constexpr size_t kWindow = 32;                      // pieces under way
+constexpr int kPiecesPerTurn = 4;                   // then other sessions have theirs
+constexpr Duration kFarewell = std::chrono::milliseconds(500);
+
+std::string_view Bytes(const PutRun& run) {
+  return {reinterpret_cast<const char*>(run.source), static_cast<size_t>(run.bytes)};
+}
+
+// Whether UCX chose an RDMA transport for the endpoint. Its only interface that says so in every version is this print.
+bool UsesRdma(ucp_ep_h endpoint) {
+  char* text = nullptr;
+  size_t size = 0;
+  FILE* stream = open_memstream(&text, &size);
+  if (stream == nullptr) return false;
+  ucp_ep_print_info(endpoint, stream);
+  std::fclose(stream);
+  const std::string info(text, size);
+  std::free(text);
+  return info.find("rc_") != std::string::npos || info.find("dc_") != std::string::npos;
+}
+
+}  // namespace
+
+void UcxOutbound::Open(Duration timeout, OnStatus on_open) {
+  on_open_ = std::move(on_open);
+  if (const absl::Status status = ConnectEndpoint(); !status.ok()) return End(status);
+  engine_->Send(endpoint_, kUcxOpen, HeaderBytes(UcxOpen{target_.instance, id_}), engine_->worker_address(), Track());
+  engine_->RunAt(std::chrono::steady_clock::now() + timeout, [weak = weak_from_this()] {
+    const auto self = weak.lock();
+    if (self != nullptr && self->on_open_) self->End(Unavailable("the peer did not answer in time"));
+  });
+}
+
+absl::Status UcxOutbound::ConnectEndpoint() {
+  BATON_ASSIGN_OR_RETURN(endpoint_, engine_->Connect(target_.worker_address, &UcxOutbound::OnEndpointError, this));
+  const ucs_status_t status = ucp_ep_rkey_unpack(endpoint_, target_.remote_key.data(), &remote_key_);
+  if (status != UCS_OK) {
+    return Unavailable("the peer's pool cannot be reached: %s", ucs_status_string(status));
+  }
+  return absl::OkStatus();
+}
+
+void UcxOutbound::ChooseLane() {
+  void* mapped = nullptr;
+  if (ucp_rkey_ptr(remote_key_, target_.pool_address, &mapped) == UCS_OK) {
+    lane_ = "shm";
+  } else if (UsesRdma(endpoint_)) {
+    lane_ = "rdma";
+  } else {
+    messages_ = true;  // UCX would emulate puts by messages that nobody can refuse
+  }
+}
+
+void UcxOutbound::OnOpened(uint64_t target_session) {
+  if (!on_open_) return;
+  if (target_session == 0) return End(Unavailable("the peer restarted: its pool is another one"));
+  target_session_ = target_session;
+  ChooseLane();
+  std::exchange(on_open_, nullptr)(absl::OkStatus());
+}
+
+void UcxOutbound::AddPut(const WriteStamp& stamp, std::span<const PutRun> runs) {
+  if (!status().ok()) return;
+  for (const PutRun& run : ArrangeRuns(runs, messages_ ? kMessagePieceBytes : kPutPieceBytes)) {
+    queue_.push_back({{stamp, run}, 0});
+  }
+}
+
+void UcxOutbound::AddFlush(OnStatus done) {
+  if (const absl::Status ended = status(); !ended.ok()) return done(ended);
+  flushes_.emplace(++last_flush_, std::move(done));
+  queue_.push_back({{}, last_flush_});
+}
+
+bool UcxOutbound::SendSome() {
+  int sent = 0;
+  while (!queue_.empty() && under_way_ < kWindow && sent < kPiecesPerTurn && status().ok()) {
+    const Item item = queue_.front();
+    queue_.pop_front();
+    if (item.flush != 0) {
+      SendFlush(item.flush);
+    } else {
+      SendPiece(item.piece);
+    }
+    ++sent;
+  }
+  return sent > 0;
+}
+
+void UcxOutbound::SendPiece(const Piece& piece) {
+  if (messages_) {
+    ++writes_sent_;
+    const UcxWrite header{target_session_, piece.stamp.lease.value, piece.stamp.generation, piece.run.target_offset};
+    engine_->Send(endpoint_, kUcxWrite, HeaderBytes(header), Bytes(piece.run), Track());
+  } else {
+    engine_->Put(endpoint_, Bytes(piece.run), target_.pool_address + piece.run.target_offset, remote_key_, Track());
+  }
+}
+
+void UcxOutbound::SendFlush(uint64_t flush) {
+  if (messages_) {
+    engine_->Send(endpoint_, kUcxFlush, HeaderBytes(UcxFlush{target_session_, flush, writes_sent_}), {}, Track());
+    return;
+  }
+  engine_->Flush(endpoint_, [this, flush, track = Track()](ucs_status_t status) {
+    const auto self = shared_from_this();
+    if (status == UCS_OK) FinishFlush(flush, absl::OkStatus());
+    track(status);
+  });
+}
+
+void UcxOutbound::OnFlushed(uint64_t flush) { FinishFlush(flush, absl::OkStatus()); }
+void UcxOutbound::OnGoodbye() { End(Unavailable("the peer closed its pool")); }
+
+void UcxOutbound::FinishFlush(uint64_t flush, const absl::Status& status) {
+  auto node = flushes_.extract(flush);
+  if (!node.empty()) node.mapped()(status);
+}
+
+// Counts an operation until UCX has finished it, and keeps this session alive so long.
+UcxEngine::OnComplete UcxOutbound::Track() {
+  ++under_way_;
+  return [self = shared_from_this()](ucs_status_t status) {
+    --self->under_way_;
+    if (status != UCS_OK) {
+      // Not from inside the call that failed: ending closes the endpoint.
+      self->engine_->Post([self, status] { self->End(Unavailable("put: %s", ucs_status_string(status))); });
+    }
+    self->ReportIfClosed();
+  };
+}
+
+void UcxOutbound::OnEndpointError(void* argument, ucp_ep_h, ucs_status_t status) {
+  const auto self = static_cast<UcxOutbound*>(argument)->shared_from_this();
+  self->engine_->Post(
+      [self, status] { self->End(Unavailable("connection to the peer: %s", ucs_status_string(status))); });
+}
+
+void UcxOutbound::End(const absl::Status& status) {
+  absl::Status ended;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (status_.ok()) status_ = status;
+    ended = status_;
+  }
+  queue_.clear();
+  if (on_open_) std::exchange(on_open_, nullptr)(ended);
+  for (auto& [flush, done] : std::exchange(flushes_, {})) done(ended);
+  if (target_session_ == 0 || ended.code() != absl::StatusCode::kCancelled) CloseEndpoint();
+}
+
+void UcxOutbound::Close(std::function<void()> on_closed) {
+  on_closed_ = std::move(on_closed);
+  End(Cancelled("the session was closed"));
+  if (endpoint_ != nullptr && !closing_endpoint_) {
+    engine_->Send(endpoint_, kUcxClose, HeaderBytes(UcxClose{target_session_}), {}, Track());
+    const auto close = [self = shared_from_this()] { self->CloseEndpoint(); };
+    engine_->Flush(endpoint_, [self = shared_from_this(), track = Track(), close](ucs_status_t status) {
+      self->engine_->Post(close);
+      track(status);
+    });
+    engine_->RunAt(std::chrono::steady_clock::now() + kFarewell, close);
+  }
+  ReportIfClosed();
+}
+
+void UcxOutbound::CloseEndpoint() {
+  if (endpoint_ == nullptr || std::exchange(closing_endpoint_, true)) return;
+  engine_->Close(endpoint_, [self = shared_from_this()](ucs_status_t) {
+    self->endpoint_ = nullptr;
+    self->ReportIfClosed();
+  });
+}
+
+void UcxOutbound::ReportIfClosed() {
+  if (!on_closed_ || endpoint_ != nullptr || under_way_ > 0) return;
+  if (remote_key_ != nullptr) ucp_rkey_destroy(std::exchange(remote_key_, nullptr));
+  std::exchange(on_closed_, nullptr)();
+}
+
+absl::Status UcxOutbound::status() const {
+  absl::MutexLock lock(&mutex_);
+  return status_;
+}
+
+}  // namespace baton
