@@ -114,7 +114,8 @@ absl::Status AddTokenIds(const nlohmann::json& object, const std::string& key, c
   if (value == nullptr) return absl::OkStatus();
   const nlohmann::json list = value->is_array() ? *value : nlohmann::json::array({*value});
   for (const nlohmann::json& id : list) {
-    if (!id.is_number_unsigned() || id.get<uint64_t>() >= kMostFeatures) return fields.Wrong(key, "a token id");
+    // A negative number becomes a large unsigned one.
+    if (!id.is_number_integer() || id.get<uint64_t>() >= kMostFeatures) return fields.Wrong(key, "a token id");
     ids->push_back(id.get<TokenId>());
   }
   return absl::OkStatus();

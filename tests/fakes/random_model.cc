@@ -227,7 +227,8 @@ void WriteRandomModel(const std::string& directory, const ModelConfig& config, u
   WriteFile(directory + "/tokenizer_config.json", ByteTokenizerConfigJson());
 }
 
-void WriteRandomGguf(const std::string& path, const ModelConfig& config, uint64_t seed, DType dtype) {
+void WriteRandomGguf(const std::string& path, const ModelConfig& config, uint64_t seed, DType dtype,
+                     const std::vector<float>& rope_divisors) {
   const std::string architecture = GgufArchitecture(config.architecture);
   GgufWriter writer;
   AddMetadata(writer, architecture, config);
@@ -242,6 +243,12 @@ void WriteRandomGguf(const std::string& path, const ModelConfig& config, uint64_
       };
     }
     writer.Tensor(std::move(tensor));
+  }
+  if (!rope_divisors.empty()) {
+    writer.Tensor({.name = std::string(model::NamesOf(FileFormat::kGguf).rope_divisors),
+                   .dtype = DType::kF32,
+                   .shape = {rope_divisors.size()},
+                   .make = [rope_divisors] { return Encode(DType::kF32, rope_divisors); }});
   }
   writer.Write(path);
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "common/base/dtype.h"
 #include "common/model/model.h"
@@ -36,8 +37,9 @@ void WriteRandomModel(const std::string& directory, const model::ModelConfig& co
                       const RandomModelOptions& options = {});
 
 // The same weights as a GGUF file; rows of q and k interleaved as the converter does for the llama architecture.
+// `rope_divisors`, unless empty, become the rope_freqs tensor; config.rope's scaling is not written otherwise.
 void WriteRandomGguf(const std::string& path, const model::ModelConfig& config, uint64_t seed,
-                     DType dtype = DType::kBF16);
+                     DType dtype = DType::kBF16, const std::vector<float>& rope_divisors = {});
 
 // A byte-level BPE without merges: ids 0-255 are bytes, then <|endoftext|> 256, <|im_start|> 257, <|im_end|> 258.
 std::string ByteTokenizerJson();
