@@ -18,7 +18,7 @@ TimerQueue::Id TimerQueue::Schedule(Duration after, std::function<void()> callba
   absl::MutexLock lock(&mutex_);
   const Id id{std::chrono::steady_clock::now() + after, next_++};
   timers_.emplace(id, std::move(callback));
-  changed_ = timers_.begin()->first == id;  // an earlier wake-up than the thread waits for
+  if (timers_.begin()->first == id) changed_ = true;  // an earlier wake-up than the thread waits for
   return id;
 }
 

@@ -94,7 +94,7 @@ absl::StatusOr<std::unique_ptr<WorkerRuntime>> WorkerRuntime::Load(const WorkerC
   BATON_ASSIGN_OR_RETURN(runtime->memory,
                          runtime->transport->AllocatePool(uint64_t{blocks} * runtime->layout.BytesPerBlock()));
   if (config.bandwidth_probe) {
-    const absl::StatusOr<double> probed = ProbeBandwidth(*runtime->transport);
+    const absl::StatusOr<double> probed = ProbeBandwidth(*runtime->transport, runtime->memory.size());
     if (probed.ok()) runtime->probed_bytes_per_second = *probed;
     if (!probed.ok()) log.Warning("bandwidth probe failed", {{"error", StatusMessage(probed.status())}});
   }
