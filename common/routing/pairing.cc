@@ -1,0 +1,87 @@
+#include "common/routing/pairing.h"
+
+#include <algorithm>
+
+namespace baton {
+namespace {
+
+// At most the blocks before the last prompt token count: that token is always computed.
+uint32_t CachedTokens(const PairingRequest& request, const PairingCandidate& worker) {
+  const uint32_t usable = (request.prompt_tokens - 1) / request.block_size;
+  return std::min(worker.cached_blocks, usable) * request.block_size;
+}
+
+uint64_t PrefillCost(const PairingRequest& request, const PairingCandidate& worker) {
+  return worker.queued_prompt_tokens + request.prompt_tokens - CachedTokens(request, worker);
+}
+
+uint64_t DecodeCost(const PairingRequest& request, const PairingCandidate& worker) {
+  const uint64_t tokens = uint64_t{request.prompt_tokens} + uint64_t{request.max_tokens} * request.choices;
+  const uint64_t needed = (tokens + request.block_size - 1) / request.block_size;
+  const uint64_t cached = CachedTokens(request, worker) / request.block_size;
+  return worker.blocks_in_use + needed - std::min(needed, cached) + worker.running_sequences;
+}
+
+template <typename Cost>
+std::optional<size_t> Cheapest(std::span<const PairingCandidate> workers, const Cost& cost) {
+  std::optional<size_t> best;
+  for (size_t i = 0; i < workers.size(); ++i) {
+    if (!best || cost(workers[i]) < cost(workers[*best])) best = i;
+  }
+  return best;
+}
+
+}  // namespace
+
+std::string_view PairingReasonName(PairingReason reason) {
+  switch (reason) {
+    case PairingReason::kLongPrompt:
+      return "long_prompt";
+    case PairingReason::kPolicy:
+      return "policy";
+    case PairingReason::kShortPrompt:
+      return "short_prompt";
+    case PairingReason::kPrefixOnDecode:
+      return "prefix_on_decode";
+    case PairingReason::kNoPrefillWorker:
+      return "no_prefill_worker";
+    case PairingReason::kSingleToken:
+      return "single_token";
+    case PairingReason::kNoDecodeWorker:
+      return "no_decode_worker";
+    case PairingReason::kResume:
+      return "resume";
+  }
+  return "unknown";
+}
+
+PairingDecision ChoosePair(const PairingRequest& request, std::span<const PairingCandidate> prefill,
+                           std::span<const PairingCandidate> decode) {
+  const auto prefill_cost = [&](const PairingCandidate& worker) { return PrefillCost(request, worker); };
+  const auto decode_cost = [&](const PairingCandidate& worker) { return DecodeCost(request, worker); };
+
+  if (request.max_tokens == 1 && !request.resume && request.policy != DisaggregationPolicy::kNever) {
+    if (const auto worker = Cheapest(prefill, prefill_cost)) return {worker, std::nullopt, PairingReason::kSingleToken};
+  }
+  const std::optional<size_t> target = Cheapest(decode, decode_cost);
+  if (!target) return {};
+  if (request.resume) return {std::nullopt, target, PairingReason::kResume};
+  if (request.policy == DisaggregationPolicy::kNever) return {std::nullopt, target, PairingReason::kPolicy};
+
+  // Only a worker of the same layout and numerics may hand over to the target.
+  std::optional<size_t> source;
+  for (size_t i = 0; i < prefill.size(); ++i) {
+    if (prefill[i].layout != decode[*target].layout || prefill[i].numerics != decode[*target].numerics) continue;
+    if (!source || prefill_cost(prefill[i]) < prefill_cost(prefill[*source])) source = i;
+  }
+  if (!source) return {std::nullopt, target, PairingReason::kNoPrefillWorker};
+  if (request.policy == DisaggregationPolicy::kAlways) return {source, target, PairingReason::kPolicy};
+
+  const uint32_t cached = CachedTokens(request, decode[*target]);
+  if (request.prompt_tokens - cached <= request.local_prefill_tokens) {
+    return {std::nullopt, target, cached > 0 ? PairingReason::kPrefixOnDecode : PairingReason::kShortPrompt};
+  }
+  return {source, target, PairingReason::kLongPrompt};
+}
+
+}  // namespace baton

@@ -1,0 +1,66 @@
+#pragma once
+
+// Which workers serve a prompt. Plain logic over plain views: the router calls it with live workers, a simulation with
+// imagined ones.
+//
+//   prefill cost = prompt tokens queued there + this prompt minus its prefix cached there
+//   decode cost  = blocks in use + blocks this request needs there + running sequences
+//
+// Ties go to the earlier worker of the list.
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "common/base/ids.h"
+
+namespace baton {
+
+enum class DisaggregationPolicy : uint8_t { kAuto, kAlways, kNever };
+
+// Why a prompt was disaggregated or not; label of baton_disaggregation_decisions_total.
+enum class PairingReason : uint8_t {
+  kLongPrompt,       // disaggregated: worth a prefill worker
+  kPolicy,           // the policy says always or never
+  kShortPrompt,      // local: few uncached tokens
+  kPrefixOnDecode,   // local: most of the prompt lies on the decode worker
+  kNoPrefillWorker,  // local: none is ready
+  kSingleToken,      // prefill worker alone: every choice ends with its first token
+  kNoDecodeWorker,   // nothing can serve it
+  kResume,           // local: a choice has tokens already
+};
+std::string_view PairingReasonName(PairingReason reason);
+inline constexpr int kPairingReasons = 8;
+
+struct PairingCandidate {
+  LayoutHash layout;
+  NumericsHash numerics;
+  uint32_t cached_blocks = 0;         // of this prompt, from its start
+  uint64_t queued_prompt_tokens = 0;  // prefill: larger of what the worker says and what this router has sent
+  uint32_t blocks_in_use = 0;         // decode: likewise
+  uint32_t running_sequences = 0;     // decode: likewise
+  uint32_t pool_blocks = 0;           // decode
+};
+
+struct PairingRequest {
+  uint32_t prompt_tokens = 0;
+  uint32_t choices = 1;
+  uint32_t max_tokens = 1;
+  uint32_t block_size = 16;
+  bool resume = false;
+  DisaggregationPolicy policy = DisaggregationPolicy::kAuto;
+  uint32_t local_prefill_tokens = 32;  // up to so many uncached tokens the decode worker reads the prompt itself
+};
+
+struct PairingDecision {
+  std::optional<size_t> prefill;  // index into the candidates; unset: local prefill
+  std::optional<size_t> decode;   // unset with prefill set: single token; both unset: nothing can serve it
+  PairingReason reason = PairingReason::kNoDecodeWorker;
+};
+
+PairingDecision ChoosePair(const PairingRequest& request, std::span<const PairingCandidate> prefill,
+                           std::span<const PairingCandidate> decode);
+
+}  // namespace baton

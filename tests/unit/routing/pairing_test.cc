@@ -1,0 +1,102 @@
+#include "common/routing/pairing.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace baton {
+namespace {
+
+PairingRequest LongPrompt() { return {.prompt_tokens = 1000, .max_tokens = 100}; }
+
+TEST(Pairing, PrefersThePrefillWorkerWithTheFewestTokensToRun) {
+  const std::vector<PairingCandidate> decode(1);
+  std::vector<PairingCandidate> prefill(3);
+  prefill[0].queued_prompt_tokens = 500;
+  prefill[1].queued_prompt_tokens = 400;
+  prefill[2].queued_prompt_tokens = 900;
+  EXPECT_EQ(ChoosePair(LongPrompt(), prefill, decode).prefill, 1u);
+  prefill[2].cached_blocks = 62;  // 992 tokens of the 1,000: 900 + 8 against 400 + 1,000
+  EXPECT_EQ(ChoosePair(LongPrompt(), prefill, decode).prefill, 2u);
+}
+
+TEST(Pairing, PrefersTheDecodeWorkerWithTheFewestBlocksAndSequences) {
+  std::vector<PairingCandidate> prefill(1), decode(2);
+  decode[0].blocks_in_use = 100;
+  decode[1].blocks_in_use = 90;
+  decode[1].running_sequences = 20;
+  EXPECT_EQ(ChoosePair(LongPrompt(), prefill, decode).decode, 0u);
+  decode[1].cached_blocks = 30;
+  EXPECT_EQ(ChoosePair(LongPrompt(), prefill, decode).decode, 1u);
+}
+
+TEST(Pairing, OnlyWorkersOfEqualLayoutAndNumericsPair) {
+  std::vector<PairingCandidate> prefill(2), decode(1);
+  decode[0].numerics = NumericsHash{7};
+  prefill[0].numerics = NumericsHash{8};
+  prefill[1].numerics = NumericsHash{7};
+  prefill[1].queued_prompt_tokens = 1'000'000;
+  EXPECT_EQ(ChoosePair(LongPrompt(), prefill, decode).prefill, 1u);
+  prefill[1].layout = LayoutHash{1};
+  const PairingDecision decision = ChoosePair(LongPrompt(), prefill, decode);
+  EXPECT_EQ(decision.prefill, std::nullopt);
+  EXPECT_EQ(decision.reason, PairingReason::kNoPrefillWorker);
+}
+
+TEST(Pairing, AutoReadsShortPromptsAndCachedOnesOnTheDecodeWorker) {
+  std::vector<PairingCandidate> prefill(1), decode(1);
+  PairingRequest request{.prompt_tokens = 32, .max_tokens = 5, .local_prefill_tokens = 32};
+  EXPECT_EQ(ChoosePair(request, prefill, decode).reason, PairingReason::kShortPrompt);
+  request.prompt_tokens = 33;
+  EXPECT_EQ(ChoosePair(request, prefill, decode).reason, PairingReason::kLongPrompt);
+  decode[0].cached_blocks = 1;
+  EXPECT_EQ(ChoosePair(request, prefill, decode).reason, PairingReason::kPrefixOnDecode);
+  EXPECT_EQ(ChoosePair(request, prefill, decode).prefill, std::nullopt);
+}
+
+TEST(Pairing, TheLastPromptTokenIsNeverCached) {
+  std::vector<PairingCandidate> prefill(1), decode(1);
+  decode[0].cached_blocks = 4;
+  const PairingRequest request{.prompt_tokens = 64, .max_tokens = 5, .local_prefill_tokens = 15};
+  EXPECT_EQ(ChoosePair(request, prefill, decode).reason, PairingReason::kLongPrompt) << "16 tokens are uncached";
+}
+
+TEST(Pairing, PoliciesAreObeyed) {
+  const std::vector<PairingCandidate> one(1);
+  PairingRequest request = LongPrompt();
+  request.policy = DisaggregationPolicy::kNever;
+  EXPECT_EQ(ChoosePair(request, one, one).prefill, std::nullopt);
+  request.policy = DisaggregationPolicy::kAlways;
+  request.prompt_tokens = 1;
+  EXPECT_EQ(ChoosePair(request, one, one).prefill, 0u);
+  EXPECT_EQ(ChoosePair(request, one, one).reason, PairingReason::kPolicy);
+}
+
+TEST(Pairing, ASingleTokenNeedsNoDecodeWorker) {
+  const std::vector<PairingCandidate> none, one(1);
+  PairingRequest request = LongPrompt();
+  request.max_tokens = 1;
+  EXPECT_EQ(ChoosePair(request, one, none).reason, PairingReason::kSingleToken);
+  EXPECT_EQ(ChoosePair(request, one, none).prefill, 0u);
+  EXPECT_EQ(ChoosePair(request, none, one).decode, 0u) << "without a prefill worker a decode worker does it";
+}
+
+TEST(Pairing, WithoutWorkersNothingIsChosen) {
+  const std::vector<PairingCandidate> none, one(1);
+  const PairingDecision decision = ChoosePair(LongPrompt(), one, none);
+  EXPECT_EQ(decision.prefill, std::nullopt);
+  EXPECT_EQ(decision.decode, std::nullopt);
+  EXPECT_EQ(decision.reason, PairingReason::kNoDecodeWorker);
+  EXPECT_EQ(ChoosePair(LongPrompt(), none, one).reason, PairingReason::kNoPrefillWorker);
+}
+
+TEST(Pairing, AResumeIsReadByTheDecodeWorker) {
+  const std::vector<PairingCandidate> one(1);
+  PairingRequest request = LongPrompt();
+  request.resume = true;
+  EXPECT_EQ(ChoosePair(request, one, one).prefill, std::nullopt);
+  EXPECT_EQ(ChoosePair(request, one, one).reason, PairingReason::kResume);
+}
+
+}  // namespace
+}  // namespace baton
