@@ -3,6 +3,9 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cstdint>
+
+#include "common/base/status.h"
 
 namespace baton {
 namespace {
@@ -69,15 +72,28 @@ void ThreadPool::RunErased(int64_t tasks, Erased body, const void* context) {
     for (int64_t task = 0; task < tasks; ++task) body(context, task, 0);
     return;
   }
+  BATON_CHECK(tasks <= UINT32_MAX);
+  const auto count = static_cast<uint32_t>(tasks);
   body_ = body;
   context_ = context;
-  tasks_ = tasks;
-  next_.store(0, std::memory_order_relaxed);
-  running_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
+  done_.store(0, std::memory_order_relaxed);
+  claims_.store(uint64_t{count} << 32 | count, std::memory_order_release);
   generation_.fetch_add(1, std::memory_order_release);
   generation_.notify_all();
-  for (int64_t task; (task = next_.fetch_add(1, std::memory_order_relaxed)) < tasks;) body(context, task, 0);
-  for (int left = running_.load(std::memory_order_acquire); left != 0;) left = SpinThenWait(running_, left);
+  while (RunOneTask(0)) {
+  }
+  for (uint32_t done = done_.load(std::memory_order_acquire); done != count;) done = SpinThenWait(done_, done);
+}
+
+bool ThreadPool::RunOneTask(int worker) {
+  uint64_t claims = claims_.load(std::memory_order_acquire);
+  do {
+    if (static_cast<uint32_t>(claims) == 0) return false;
+  } while (!claims_.compare_exchange_weak(claims, claims - 1, std::memory_order_acquire));
+  const auto count = static_cast<uint32_t>(claims >> 32);
+  body_(context_, count - static_cast<uint32_t>(claims), worker);
+  if (done_.fetch_add(1, std::memory_order_acq_rel) + 1 == count) done_.notify_one();
+  return true;
 }
 
 void ThreadPool::WorkerLoop(int worker) {
@@ -85,8 +101,8 @@ void ThreadPool::WorkerLoop(int worker) {
   while (true) {
     seen = SpinThenWait(generation_, seen);
     if (stop_) return;
-    for (int64_t task; (task = next_.fetch_add(1, std::memory_order_relaxed)) < tasks_;) body_(context_, task, worker);
-    if (running_.fetch_sub(1, std::memory_order_acq_rel) == 1) running_.notify_one();
+    while (RunOneTask(worker)) {
+    }
   }
 }
 

@@ -34,15 +34,19 @@ class ThreadPool {
  private:
   using Erased = void (*)(const void* context, int64_t task, int worker);
   void RunErased(int64_t tasks, Erased body, const void* context);
+  bool RunOneTask(int worker);
   void WorkerLoop(int worker);
 
   std::vector<std::thread> workers_;
+  // Of the current Run. Read only between claiming a task and counting it as done: Run cannot end meanwhile.
   Erased body_ = nullptr;
   const void* context_ = nullptr;
-  int64_t tasks_ = 0;
-  alignas(64) std::atomic<int64_t> next_{0};
+  // Tasks of the current Run that are not claimed yet (low half) and their number (high half), so that one exchange
+  // claims a task and proves that the Run it belongs to is still the current one. A worker that wakes late finds
+  // nothing left and disturbs nobody; Run waits for tasks, not for workers.
+  alignas(64) std::atomic<uint64_t> claims_{0};
+  alignas(64) std::atomic<uint32_t> done_{0};
   alignas(64) std::atomic<uint32_t> generation_{0};
-  alignas(64) std::atomic<int> running_{0};
   std::atomic<bool> stop_{false};
 };
 

@@ -22,6 +22,16 @@ TEST(ThreadPool, EveryTaskRunsOnceWhateverTheThreadCount) {
   }
 }
 
+TEST(ThreadPool, ALateWorkerNeverTouchesALaterRun) {
+  ThreadPool pool(4);
+  // Runs so short that workers are still waking up when the next one starts.
+  for (int run = 0; run < 20000; ++run) {
+    std::vector<int> seen(1 + run % 5, -1);  // gone when Run has returned
+    pool.Run(static_cast<int64_t>(seen.size()), [&](int64_t task, int) { seen[task] = run; });
+    for (const int value : seen) ASSERT_EQ(value, run);
+  }
+}
+
 TEST(ThreadPool, WritesOfOneRunAreSeenByTheNext) {
   ThreadPool pool(3);
   std::vector<int64_t> values(257, 0);
