@@ -39,6 +39,10 @@ class Recorder {
   bool WaitForCount(size_t count) {
     return WaitFor([&](const std::vector<T>& all) { return all.size() >= count; });
   }
+  void Clear() {
+    absl::MutexLock lock(&mutex_);
+    values_.clear();
+  }
   std::vector<T> values() {
     absl::MutexLock lock(&mutex_);
     return values_;

@@ -287,6 +287,41 @@ TEST_P(KvTransportContract, WithoutAGateNothingRefusableIsAdmitted) {
   EXPECT_TRUE(std::ranges::all_of(gateless.pool, [](std::byte byte) { return byte == std::byte{0}; }));
 }
 
+// Holds every write until it is released.
+class SlowGate final : public WriteGate {
+ public:
+  bool Admit(const WriteStamp&, uint64_t, uint64_t) override {
+    absl::MutexLock lock(&mutex_);
+    mutex_.Await(absl::Condition(&released_));
+    return true;
+  }
+  void Written(const WriteStamp&, uint64_t, uint64_t) override {}
+  void Release() {
+    absl::MutexLock lock(&mutex_);
+    released_ = true;
+  }
+
+ private:
+  absl::Mutex mutex_;
+  bool released_ = false;
+};
+
+TEST_P(KvTransportContract, SlowTargetHoldsUpFlushesButNoCaller) {
+  if (!GetParam().refusable) GTEST_SKIP() << "one-sided puts do not need the target";
+  SlowGate slow;
+  const End target = MakeEnd(&slow);
+  auto session = *writer_.transport->Connect(target.descriptor);
+  const PutRun run = Run(0, 0, kPoolBytes);
+  Recorder<absl::Status> done;
+  for (int i = 0; i < 8; ++i) ASSERT_TRUE(session->Put(kStamp, {&run, 1}).ok());
+  session->Flush([&](const absl::Status& status) { done.Add(status); });
+  EXPECT_TRUE(done.values().empty()) << "nothing can have been applied yet";
+  slow.Release();
+  ASSERT_TRUE(done.WaitForCount(1));
+  EXPECT_TRUE(done.values()[0].ok());
+  EXPECT_EQ(std::memcmp(target.pool.data(), run.source, run.bytes), 0);
+}
+
 TEST_P(KvTransportContract, BandwidthProbeLeavesThePoolZero) {
   const auto bandwidth = ProbeBandwidth(*target_.transport, kPoolBytes);
   ASSERT_TRUE(bandwidth.ok()) << bandwidth.status();

@@ -3,6 +3,7 @@
 // Every transport and way of moving bytes that this build has, for tests that run one body over all of them.
 
 #include <algorithm>
+#include <cstdint>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -11,6 +12,9 @@
 #include "common/transport/local/local_transport.h"
 
 namespace baton {
+
+// What the writer role of transport_peer covers again and again.
+inline constexpr uint64_t kWriterBytes = 4 << 20;
 
 struct TransportMode {
   std::string label;      // as in test names

@@ -1,12 +1,24 @@
 // The other process of the transport contract tests: it is killed, stopped and continued while it plays one role.
 //   transport_peer control-writer PORT HOST_ID   connects to a control server, prints "connected", waits
 //   transport_peer control-target                serves control, prints its port, waits
+//   transport_peer target MODE POOL_BYTES        prints its descriptor in hex, admits lease 1; "checksum OFFSET BYTES"
+//   is
+//                                                answered with one of its pool
+//   transport_peer writer MODE DESCRIPTOR        prints "writing" and puts ones over the first half of the pool, for
+//   ever
 
 #include <cstdio>
+#include <cstdlib>
 #include <iostream>
+#include <sstream>
 #include <string>
 
+#include "absl/strings/escaping.h"
+#include "absl/synchronization/notification.h"
+#include "common/base/hash.h"
 #include "tests/contract/control_recorder.h"
+#include "tests/contract/test_gate.h"
+#include "tests/contract/transport_modes.h"
 
 namespace baton {
 namespace {
@@ -41,10 +53,55 @@ int ControlTarget() {
   return 0;
 }
 
+std::unique_ptr<KvTransport> MakePeerTransport(const std::string& label) {
+  for (const TransportMode& mode : ProcessTransportModes()) {
+    if (mode.label != label) continue;
+    auto transport = MakeTransport(mode.Options());
+    if (transport.ok()) return *std::move(transport);
+    std::cerr << transport.status() << "\n";
+  }
+  std::exit(1);
+}
+
+int Target(const std::string& mode, uint64_t pool_bytes) {
+  TestGate gate;
+  gate.Open(LeaseId{1});
+  const auto transport = MakePeerTransport(mode);
+  transport->SetWriteGate(&gate);
+  const auto pool = transport->AllocatePool(pool_bytes);
+  if (!pool.ok()) return 1;
+  Say(absl::BytesToHexString(*transport->Describe()));
+  for (std::string line; std::getline(std::cin, line);) {
+    std::istringstream words(line);
+    std::string word;
+    size_t offset = 0, bytes = 0;
+    words >> word >> offset >> bytes;
+    Say(std::to_string(Checksum(pool->subspan(offset, bytes))));
+  }
+  return 0;
+}
+
+int Writer(const std::string& mode, const std::string& descriptor) {
+  const auto transport = MakePeerTransport(mode);
+  auto session = transport->Connect(absl::HexStringToBytes(descriptor));
+  if (!session.ok()) return 1;
+  const std::vector<std::byte> ones(kWriterBytes, std::byte{1});
+  const PutRun run{ones.data(), 0, ones.size()};
+  for (bool first = true;; first = false) {
+    absl::Notification flushed;
+    if (!(*session)->Put({LeaseId{1}, 1}, {&run, 1}).ok()) return 1;
+    (*session)->Flush([&](const absl::Status&) { flushed.Notify(); });
+    flushed.WaitForNotification();
+    if (first) Say("writing");
+  }
+}
+
 int Main(int argc, char** argv) {
   const std::string role = argc > 1 ? argv[1] : "";
   if (role == "control-writer" && argc == 4) return ControlWriter(static_cast<uint16_t>(std::stoi(argv[2])), argv[3]);
   if (role == "control-target" && argc == 2) return ControlTarget();
+  if (role == "target" && argc == 4) return Target(argv[2], std::stoull(argv[3]));
+  if (role == "writer" && argc == 4) return Writer(argv[2], argv[3]);
   std::fprintf(stderr, "unknown role\n");
   return 2;
 }
