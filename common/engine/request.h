@@ -24,8 +24,8 @@ enum class WorkKind : uint8_t {
 };
 
 struct ChoiceStart {
-  uint32_t index = 0;               // the choice's index within the client's request: it selects the random stream
-  std::vector<TokenId> generated;   // tokens that exist already; for kDecode at least one, whose KV is not written yet
+  uint32_t index = 0;              // the choice's index within the client's request: it selects the random stream
+  std::vector<TokenId> generated;  // tokens that exist already; for kDecode at least one, whose KV is not written yet
 };
 
 // One choice's new token in one step.
@@ -44,15 +44,16 @@ struct EngineTimings {
   uint32_t preemptions = 0;
 };
 
-// Called by the step thread, never concurrently for one request, never after OnEnd. Must not block and must not call back
-// into the engine's blocking calls; hand over to a queue or to gRPC's asynchronous writes.
+// Called by the step thread, never concurrently for one request, never after OnEnd. Must not block and must not call
+// back into the engine's blocking calls; hand over to a queue or to gRPC's asynchronous writes.
 class EngineSink {
  public:
   virtual ~EngineSink() = default;
-  // The scheduler let the prompt through; `cached_tokens` of it are in the prefix cache.
+  // Scheduled for the first time; `cached_tokens` of the prompt are in the prefix cache (kDecode: 0).
   virtual void OnStarted(uint32_t cached_tokens) = 0;
   // KV of prompt positions [0, tokens_done) is in `blocks` [ceil(prompt / block_size)]; blocks below
-  // tokens_done / block_size (all of them when tokens_done is the prompt length) are final. Called after every chunk.
+  // tokens_done / block_size (all of them when tokens_done is the prompt length) are final. Called after every chunk of
+  // the first run of the prompt; for kPrefill also at the start when some of it is cached.
   virtual void OnPromptProgress(uint32_t tokens_done, std::span<const BlockId> blocks) = 0;
   // All choices' tokens of one step.
   virtual void OnTokens(std::span<const ChoiceToken> tokens) = 0;

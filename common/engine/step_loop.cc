@@ -86,6 +86,7 @@ void StepLoop::CancelChoices(ActiveRequest* request, uint64_t choices) {
 bool StepLoop::Step() {
   const TimePoint begin = clock_->Now();
   const StepPlan& plan = scheduler_.Schedule();
+  UpdateLoad();  // a step may take long
   if (plan.runs.empty()) return false;
   Start(plan.started);
 
