@@ -1,6 +1,5 @@
 #include "common/text/detokenizer.h"
 
-#include <string_view>
 #include <utility>
 
 namespace baton {
@@ -10,16 +9,25 @@ Detokenizer::Detokenizer(std::shared_ptr<const Tokenizer> tokenizer, const Decod
   at_start_ = options.strip_leading_space && tokenizer_->DropsLeadingSpace();
 }
 
+std::string_view Detokenizer::BytesOf(TokenId id) const {
+  if (options_.skip_special_tokens && tokenizer_->IsSpecial(id)) return {};
+  return tokenizer_->TokenBytes(id);
+}
+
 std::string Detokenizer::Add(TokenId id) {
-  std::string text;
-  if (options_.skip_special_tokens && tokenizer_->IsSpecial(id)) return text;
-  std::string_view bytes = tokenizer_->TokenBytes(id);
+  std::string_view bytes = BytesOf(id);
   if (at_start_ && !bytes.empty()) {
     if (bytes.front() == ' ') bytes.remove_prefix(1);
     at_start_ = false;
   }
+  std::string text;
   decoder_.Add(bytes, &text);
   return text;
+}
+
+bool Detokenizer::ContinuesCharacter(TokenId id) const {
+  const std::string_view bytes = BytesOf(id);
+  return !bytes.empty() && decoder_.MayContinueWith(bytes.front());
 }
 
 std::string Detokenizer::Finish() {

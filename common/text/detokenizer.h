@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "common/base/ids.h"
 #include "common/text/tokenizer.h"
@@ -25,10 +26,15 @@ class Detokenizer {
   // What is held back, now known to be incomplete: empty or one U+FFFD. Nothing may be added afterwards.
   std::string Finish();
 
+  // Whether the first byte of `id` would belong to the character that is held back.
+  bool ContinuesCharacter(TokenId id) const;
+
   // Bytes held back, 0 to 3.
   int pending_bytes() const { return decoder_.pending_bytes(); }
 
  private:
+  std::string_view BytesOf(TokenId id) const;
+
   std::shared_ptr<const Tokenizer> tokenizer_;
   DecodeOptions options_;
   bool at_start_ = true;

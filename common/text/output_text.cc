@@ -33,9 +33,7 @@ OutputDelta OutputText::Add(TokenId id) {
       return delta;
     }
   }
-  const std::string text = detokenizer_.Add(id);
-  Append(id, text);
-  std::string visible = Match(text);
+  std::string visible = Match(Decode(id));
   return matched_stop_ ? End(std::move(visible)) : Release(std::move(visible));
 }
 
@@ -44,14 +42,12 @@ OutputDelta OutputText::AddStopToken(TokenId id) {
   const bool shown = options_.include_stop && !(options_.skip_special_tokens && tokenizer_->IsSpecial(id));
   if (!shown) {
     std::string visible = Flush();
-    Append(id, "");
+    held_.push_back({{id, token_count_++, options_.first_text_offset + decoded_characters_}, decoded_characters_});
     return End(std::move(visible));
   }
   // Shown whatever it spells, so it is not searched.
   std::string visible = matcher_ ? matcher_->Finish() : "";
-  std::string text = detokenizer_.Add(id);
-  Append(id, text);
-  visible += text;
+  visible += Decode(id);
   return End(visible + detokenizer_.Finish());
 }
 
@@ -75,16 +71,21 @@ std::string OutputText::Flush() {
   return visible;
 }
 
-void OutputText::Append(TokenId id, const std::string& text) {
+std::string OutputText::Decode(TokenId id) {
+  // Held-back bytes that `id` does not continue become a U+FFFD before it.
+  const bool after_replacement = detokenizer_.pending_bytes() > 0 && !detokenizer_.ContinuesCharacter(id);
+  std::string text = detokenizer_.Add(id);
+  const int64_t offset = decoded_characters_ + (after_replacement && !text.empty() ? 1 : 0);
   if (!text.empty()) {
-    // Bytes that were pending, at most one character's, are the first character of `text`.
+    // Bytes that were held back, at most one character's, are the first character of `text`.
     for (auto held = held_.rbegin(); held != held_.rend() && held->text_end < 0; ++held) {
       held->text_end = decoded_characters_ + 1;
     }
   }
-  const OutputToken token = {id, token_count_++, options_.first_text_offset + decoded_characters_};
   decoded_characters_ += static_cast<int64_t>(CountCharacters(text));
-  held_.push_back({token, detokenizer_.pending_bytes() > 0 ? -1 : decoded_characters_});
+  held_.push_back({{id, token_count_++, options_.first_text_offset + offset},
+                   detokenizer_.pending_bytes() > 0 ? -1 : decoded_characters_});
+  return text;
 }
 
 OutputDelta OutputText::Release(std::string visible) {

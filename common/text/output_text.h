@@ -77,7 +77,8 @@ class OutputText {
   std::string Match(const std::string& text);
   // Everything held back as text.
   std::string Flush();
-  void Append(TokenId id, const std::string& text);
+  // The text that `id` completes; holds its token.
+  std::string Decode(TokenId id);
   OutputDelta Release(std::string visible);
   OutputDelta End(std::string visible);
 

@@ -130,4 +130,8 @@ void Utf8Decoder::Finish(std::string* out) {
   pending_size_ = 0;
 }
 
+bool Utf8Decoder::MayContinueWith(char byte) const {
+  return pending_size_ > 0 && Continues(pending_[0], pending_size_, byte);
+}
+
 }  // namespace baton

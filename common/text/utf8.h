@@ -40,6 +40,8 @@ class Utf8Decoder {
   // Appends U+FFFD if an incomplete character is pending.
   void Finish(std::string* out);
   int pending_bytes() const { return pending_size_; }
+  // Whether a character is pending and may go on with `byte`.
+  bool MayContinueWith(char byte) const;
 
  private:
   char pending_[4] = {};
