@@ -6,9 +6,6 @@
 // Templates are programs and model files are untrusted, so every render has budgets. Callers are untrusted too, so the
 // result says which characters the template wrote itself and which came out of the caller's data (see TextSegment).
 
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
 #include <ctime>
 #include <functional>
 #include <map>
@@ -16,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "common/base/clock.h"
 #include "common/base/status.h"
+#include "common/text/render_limits.h"
 #include "common/text/text_segment.h"
 #include "nlohmann/json.hpp"
 
@@ -36,22 +33,11 @@ struct ChatInput {
   // Further template variables, e.g. {"enable_thinking": false}; null or an object. The template's own inputs
   // (messages, tools, bos_token, chat_template...) cannot be set here: INVALID_ARGUMENT.
   nlohmann::ordered_json variables;
-  bool add_generation_prompt = true;
+  bool add_generation_prompt = true;  // ignored with continue_final_message
   // The last message's content is the beginning of the answer: the prompt ends where that content ends.
   bool continue_final_message = false;
   // Put a leading system message in front of the first user message, for templates that know no system role.
   bool merge_system_into_user = false;
-};
-
-// What one render may use. Beyond it: RESOURCE_EXHAUSTED with the limit's number.
-struct RenderLimits {
-  int64_t steps = 4'000'000;         // nodes evaluated, list items and 64-byte pieces of strings handled
-  int depth = 500;                   // nested evaluations, macro calls included
-  size_t output_bytes = 16u << 20;   // the rendered prompt
-  size_t string_bytes = 16u << 20;   // any one string
-  size_t list_items = 1'000'000;     // any one list or dictionary
-  size_t memory_bytes = 256u << 20;  // strings alive plus all lists and dictionaries made
-  Duration wall_time = std::chrono::milliseconds(700);
 };
 
 // Where strftime_now gets the time; LocalTime unless a test says otherwise.
