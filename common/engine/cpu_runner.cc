@@ -147,10 +147,14 @@ absl::Status CpuRunner::Validate(std::span<const StepSequence> batch, std::span<
 absl::Status CpuRunner::Step(std::span<const StepSequence> batch, std::span<std::span<float>> logits) {
   BATON_RETURN_IF_ERROR(Validate(batch, logits));
   Embed(batch);
-  const auto rows = sequences_.empty() ? 0 : sequences_.back().first_row + sequences_.back().queries;
-  for (uint32_t layer = 0; layer < weights_->config.layers; ++layer) {
-    RunLayer(layer, rows);
-    FinishLayer(layer, rows);
+  int64_t rows = sequences_.empty() ? 0 : sequences_.back().first_row + sequences_.back().queries;
+  const uint32_t layers = weights_->config.layers;
+  for (uint32_t layer = 0; layer < layers; ++layer) {
+    ProjectAndStore(layer, rows);
+    if (layer + 1 == layers) rows = KeepWantedRows(batch);
+    if (rows == 0) break;
+    Attend(layer, rows);
+    FeedForward(layer, rows);
   }
   ComputeLogits(batch, logits);
   CountWork(batch);
@@ -181,14 +185,39 @@ void CpuRunner::Embed(std::span<const StepSequence> batch) {
   });
 }
 
-// normed_ to delta_: what attention adds to the residual stream.
-void CpuRunner::RunLayer(uint32_t layer, int64_t rows) {
+// normed_ to queries in qkv_, and keys and values in the pool.
+void CpuRunner::ProjectAndStore(uint32_t layer, int64_t rows) {
+  const CpuLayerWeights& weights = weights_->layers[layer];
+  cpu::Linear(weights.qkv, weights.qkv_bias, normed_.floats(), weights_->config.hidden, rows, qkv_.floats(),
+              cpu::PaddedToPanel(weights.qkv.outputs), linear_, threads_);
+  RotateAndStore(layer, rows);
+}
+
+// Once the last layer's keys and values are stored, only rows whose logits are wanted matter: they move to the front.
+int64_t CpuRunner::KeepWantedRows(std::span<const StepSequence> batch) {
+  const int64_t hidden = weights_->config.hidden;
+  const int64_t qkv_stride = cpu::PaddedToPanel(weights_->layers.back().qkv.outputs);
+  int64_t wanted = 0;
+  for (size_t i = 0; i < batch.size(); ++i) {
+    if (!batch[i].wants_logits) continue;
+    const cpu::AttentionSequence from = sequences_[i];
+    const int64_t row = from.first_row + from.queries - 1;
+    if (row != wanted) {  // rows move towards the front only, in order: none is overwritten before it has moved
+      std::copy_n(hidden_.floats() + row * hidden, hidden, hidden_.floats() + wanted * hidden);
+      std::copy_n(qkv_.floats() + row * qkv_stride, qkv_stride, qkv_.floats() + wanted * qkv_stride);
+    }
+    sequences_[wanted] = {wanted, 1, from.position + from.queries - 1, from.blocks};
+    ++wanted;
+  }
+  sequences_.resize(wanted);
+  return wanted;
+}
+
+// Queries in qkv_ to delta_: what attention adds to the residual stream.
+void CpuRunner::Attend(uint32_t layer, int64_t rows) {
   const model::ModelConfig& config = weights_->config;
   const CpuLayerWeights& weights = weights_->layers[layer];
   const int64_t qkv_stride = cpu::PaddedToPanel(weights.qkv.outputs);
-  cpu::Linear(weights.qkv, weights.qkv_bias, normed_.floats(), config.hidden, rows, qkv_.floats(), qkv_stride, linear_,
-              threads_);
-  RotateAndStore(layer, rows);
   const uint64_t element = BlockOf(layout_.dtype).bytes;
   const cpu::AttentionShape shape{.kv_dtype = layout_.dtype,
                                   .heads = config.heads,
@@ -234,7 +263,7 @@ void CpuRunner::RotateAndStore(uint32_t layer, int64_t rows) {
 }
 
 // delta_ of attention to the residual stream with both half layers added, and normed_ for what follows.
-void CpuRunner::FinishLayer(uint32_t layer, int64_t rows) {
+void CpuRunner::FeedForward(uint32_t layer, int64_t rows) {
   const model::ModelConfig& config = weights_->config;
   const CpuLayerWeights& weights = weights_->layers[layer];
   const int64_t hidden = config.hidden;
@@ -266,9 +295,6 @@ void CpuRunner::ComputeLogits(std::span<const StepSequence> batch, std::span<std
   for (size_t i = 0; i < batch.size(); ++i) {
     logits[i] = {};
     if (!batch[i].wants_logits) continue;
-    // Rows move towards the front only, in order: none is overwritten before it has moved.
-    const int64_t row = sequences_[i].first_row + sequences_[i].queries - 1;
-    std::memmove(normed_.floats() + wanted * hidden, normed_.floats() + row * hidden, hidden * sizeof(float));
     logits[i] = {logits_.floats() + wanted * stride, weights_->config.vocab};
     ++wanted;
   }
@@ -279,23 +305,27 @@ void CpuRunner::ComputeLogits(std::span<const StepSequence> batch, std::span<std
 void CpuRunner::CountWork(std::span<const StepSequence> batch) {
   const model::ModelConfig& config = weights_->config;
   const uint64_t kv_token = layout_.BytesPerToken();
-  uint64_t rows = 0, logits = 0, pairs = 0, kv_bytes = 0;
+  uint64_t rows = 0, logits = 0, pairs = 0, last_pairs = 0, kv_bytes = 0;
   for (const StepSequence& sequence : batch) {
     const uint64_t queries = sequence.tokens.size();
     rows += queries;
     logits += sequence.wants_logits ? 1 : 0;
+    last_pairs += sequence.wants_logits ? sequence.position + queries : 0;
     pairs += queries * sequence.position + queries * (queries + 1) / 2;
     kv_bytes += kv_token * (sequence.position + 2 * queries);  // read once, the new ones written too
   }
-  uint64_t layer_weights = 0, layer_bytes = 0;
+  const auto parameters = [](const cpu::PanelMatrix& matrix) {
+    return static_cast<uint64_t>(matrix.outputs * matrix.inputs);
+  };
+  uint64_t multiplied = logits * parameters(weights_->lm_head), layer_bytes = 0;
   for (const CpuLayerWeights& layer : weights_->layers) {
-    for (const cpu::PanelMatrix* matrix : {&layer.qkv, &layer.o, &layer.gate_up, &layer.down}) {
-      layer_weights += static_cast<uint64_t>(matrix->outputs * matrix->inputs);
-      layer_bytes += matrix->bytes();
-    }
+    // The last layer's attention and feed-forward run for the wanted rows only.
+    const bool last = &layer == &weights_->layers.back();
+    multiplied += rows * parameters(layer.qkv) +
+                  (last ? logits : rows) * (parameters(layer.o) + parameters(layer.gate_up) + parameters(layer.down));
+    layer_bytes += layer.qkv.bytes() + layer.o.bytes() + layer.gate_up.bytes() + layer.down.bytes();
   }
-  const auto head = static_cast<uint64_t>(weights_->lm_head.outputs * weights_->lm_head.inputs);
-  work_.flops = 2 * (rows * layer_weights + logits * head) + 4 * pairs * config.q_rows() * config.layers;
+  work_.flops = 2 * multiplied + 4 * config.q_rows() * (pairs * (config.layers - 1) + last_pairs);
   work_.bytes = rows == 0 ? 0 : layer_bytes + (logits > 0 ? weights_->lm_head.bytes() : 0) + kv_bytes;
 }
 

@@ -59,8 +59,10 @@ class CpuRunner final : public Runner {
 
   absl::Status Validate(std::span<const StepSequence> batch, std::span<std::span<float>> logits) const;
   void Embed(std::span<const StepSequence> batch);
-  void RunLayer(uint32_t layer, int64_t rows);
-  void FinishLayer(uint32_t layer, int64_t rows);
+  void ProjectAndStore(uint32_t layer, int64_t rows);
+  int64_t KeepWantedRows(std::span<const StepSequence> batch);
+  void Attend(uint32_t layer, int64_t rows);
+  void FeedForward(uint32_t layer, int64_t rows);
   void RotateAndStore(uint32_t layer, int64_t rows);
   void ComputeLogits(std::span<const StepSequence> batch, std::span<std::span<float>> logits);
   void CountWork(std::span<const StepSequence> batch);

@@ -76,7 +76,12 @@ void FewRows(const Call& call) {
     const float* packed = call.x;
     if constexpr (kRows > 1) {
       float* out = call.workspace.packed_rows();
-      PackTile<kRows>(call.x, call.x_stride, call.rows, call.weights.inputs, out);
+      const int64_t inputs = call.weights.inputs;
+      constexpr int64_t kPackInputs = 1024;  // a few microseconds: less is not worth waking a thread
+      call.pool.Run((inputs + kPackInputs - 1) / kPackInputs, [&](int64_t task, int) HWY_ATTR {
+        const int64_t k = task * kPackInputs;
+        PackTile<kRows>(call.x + k, call.x_stride, call.rows, std::min(kPackInputs, inputs - k), out + k * kRows);
+      });
       packed = out;
     }
     constexpr int kPanels = StreamPanels(kRows);

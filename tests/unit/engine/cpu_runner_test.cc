@@ -217,9 +217,10 @@ TEST(CpuRunner, CountsTheWorkOfAStep) {
   Sequence sequence;
   harness.Append(sequence, RandomTokens(3, 1));
   const Runner::StepWork work = harness.runner().last_work();
-  constexpr uint64_t kLayer = (64 + 2 * 32) * 64 + 64 * 64 + 3 * 128 * 64, kHead = 320 * 64;
-  EXPECT_EQ(work.flops, 2 * (3 * 2 * kLayer + kHead) + 4 * 6 * 64 * 2);
-  EXPECT_EQ(work.bytes, 2 * (2 * kLayer + kHead) + 2 * 3 * harness.layout().BytesPerToken());
+  constexpr uint64_t kQkv = (64 + 2 * 32) * 64, kRest = 64 * 64 + 3 * 128 * 64, kHead = 320 * 64;
+  // The last layer finishes the last row only; three rows see 1, 2 and 3 positions.
+  EXPECT_EQ(work.flops, 2 * (3 * 2 * kQkv + (3 + 1) * kRest + kHead) + 4 * (6 + 3) * 64);
+  EXPECT_EQ(work.bytes, 2 * (2 * (kQkv + kRest) + kHead) + 2 * 3 * harness.layout().BytesPerToken());
 }
 
 TEST(CpuWeights, ReportsProgressToTheEnd) {
