@@ -36,6 +36,16 @@ class BoundedQueue {
     return out;
   }
 
+  // The next item; waits for one. nullopt once closed and empty.
+  std::optional<T> Pop() {
+    absl::MutexLock lock(&mutex_);
+    mutex_.Await(absl::Condition(this, &BoundedQueue::Ready));
+    if (items_.empty()) return std::nullopt;
+    std::optional<T> out(std::move(items_.front()));
+    items_.pop_front();
+    return out;
+  }
+
   // No further pushes; waiters wake.
   void Close() {
     absl::MutexLock lock(&mutex_);

@@ -78,4 +78,47 @@ class ClientBidiStream final : public grpc::ClientBidiReactor<Request, Response>
   std::shared_ptr<ClientBidiStream> self_;
 };
 
+// The same for calls with one request and many responses.
+template <typename Request, typename Response>
+class ClientReadStream final : public grpc::ClientReadReactor<Response> {
+ public:
+  // `start` calls the stub: [&](context, const Request* request, auto* reactor) { stub->async()->WatchState(...); }
+  template <typename StartFunction>
+  static std::shared_ptr<ClientReadStream> Start(Request request,
+                                                 std::shared_ptr<ClientStreamHandler<Response>> handler,
+                                                 const StartFunction& start) {
+    auto stream = std::shared_ptr<ClientReadStream>(new ClientReadStream());
+    stream->self_ = stream;
+    stream->request_ = std::move(request);
+    stream->handler_ = std::move(handler);
+    start(&stream->context_, &stream->request_, stream.get());
+    stream->StartRead(&stream->response_);
+    stream->StartCall();
+    return stream;
+  }
+
+  void Cancel() { context_.TryCancel(); }
+
+  void OnReadDone(bool ok) override {
+    if (!ok) return;
+    handler_->OnMessage(std::move(response_));
+    response_ = Response();
+    this->StartRead(&response_);
+  }
+  void OnDone(const grpc::Status& status) override {
+    handler_->OnEnd(status);
+    handler_.reset();
+    self_.reset();
+  }
+
+ private:
+  ClientReadStream() = default;
+
+  grpc::ClientContext context_;
+  Request request_;
+  Response response_;
+  std::shared_ptr<ClientStreamHandler<Response>> handler_;
+  std::shared_ptr<ClientReadStream> self_;
+};
+
 }  // namespace baton

@@ -1,0 +1,47 @@
+#include "services/router/config.h"
+
+#include "common/base/status.h"
+
+namespace baton {
+
+void RouterConfig::AddTo(Flags& flags) {
+  AddServerFlags(flags, server);
+  flags.Add("metrics_host", &metrics_host, "Address to serve /metrics on.");
+  flags.Add("metrics_port", &metrics_port, "Port to serve /metrics on; 0 takes a free one.");
+  flags.AddChoice("log_level", &log_level, {"debug", "info", "warning", "error"}, "Least severe level to log.");
+  flags.Add("grace_seconds", &grace_seconds, "Time that running requests get to finish after SIGTERM.", 0, 86400);
+
+  flags.Add(
+      "workers", &workers,
+      "Prefill and decode workers as host:port, comma-separated. A name stands for every address it resolves to.");
+  flags.Require("workers");
+  flags.Add("resolve_seconds", &resolve_seconds, "How often names are resolved again.", 0.1, 3600);
+  AddTlsFlags(flags, "worker_tls", worker_channel.tls);
+
+  flags.AddChoice("disaggregation", &disaggregation, {"auto", "always", "never"},
+                  "Whether prompts are read by prefill workers.");
+  flags.Add("local_prefill_tokens", &local_prefill_tokens,
+            "auto: prompts with at most so many uncached tokens are read by the decode worker.", 0, 1u << 20);
+  flags.Add("max_running", &max_running, "Prompts served at the same time.", 1, 1u << 20);
+  flags.Add("max_waiting", &max_waiting, "Prompts that may wait beyond that.", 0, 1u << 20);
+  flags.Add("max_attempts", &max_attempts, "Pairs tried for a prompt before it fails.", 1, 16);
+  flags.Add("max_prompt_kib", &max_prompt_kib, "Longest text of a prompt, KiB.", 1, 1u << 20);
+  flags.Add("default_max_tokens", &default_max_tokens, "max_tokens of requests that name none.", 1, 1u << 20);
+  flags.Add("text_threads", &text_threads, "Threads for tokenizing and chat templates.", 1, 256);
+}
+
+absl::Status RouterConfig::Finish() {
+  for (const std::string& worker : workers) {
+    const size_t colon = worker.rfind(':');
+    if (colon == std::string::npos || colon == 0 || colon + 1 == worker.size()) {
+      return InvalidArgument("--workers has '%s', must be host:port", worker);
+    }
+  }
+  policy = disaggregation == "always"  ? DisaggregationPolicy::kAlways
+           : disaggregation == "never" ? DisaggregationPolicy::kNever
+                                       : DisaggregationPolicy::kAuto;
+  worker_channel.max_message_mib = server.max_message_mib;
+  return absl::OkStatus();
+}
+
+}  // namespace baton

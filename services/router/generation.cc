@@ -1,0 +1,242 @@
+#include "services/router/generation.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_format.h"
+#include "common/base/status.h"
+#include "common/rpc/status.h"
+
+namespace baton {
+namespace {
+
+constexpr Duration kRetryAfter = std::chrono::seconds(1);
+
+}  // namespace
+
+bool RequestTable::Add(const std::string& request_id, const std::shared_ptr<Generation>& generation) {
+  absl::MutexLock lock(&mutex_);
+  return requests_.try_emplace(request_id, generation).second;
+}
+
+void RequestTable::Remove(const std::string& request_id) {
+  absl::MutexLock lock(&mutex_);
+  requests_.erase(request_id);
+}
+
+std::shared_ptr<Generation> RequestTable::Find(const std::string& request_id) const {
+  absl::MutexLock lock(&mutex_);
+  const auto found = requests_.find(request_id);
+  return found == requests_.end() ? nullptr : found->second.lock();
+}
+
+uint32_t RequestTable::size() const {
+  absl::MutexLock lock(&mutex_);
+  return static_cast<uint32_t>(requests_.size());
+}
+
+void RequestTable::CancelAll(const grpc::Status& status) {
+  std::vector<std::shared_ptr<Generation>> all;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const auto& [id, weak] : requests_) {
+      if (auto generation = weak.lock()) all.push_back(std::move(generation));
+    }
+  }
+  for (const auto& generation : all) generation->Cancel(status);
+}
+
+Generation::Generation(const GenerationContext& context, GenerationPlan plan, std::string owner,
+                       std::string traceparent, TimePoint arrived, std::shared_ptr<GenerationSink> sink)
+    : context_(context),
+      plan_(std::move(plan)),
+      owner_(std::move(owner)),
+      traceparent_(std::move(traceparent)),
+      arrived_(arrived),
+      sink_(std::move(sink)) {}
+
+void Generation::Start(v1::GenerateRequest request) {
+  if (!context_.table->Add(plan_.request_id, shared_from_this())) {
+    End(grpc::Status(grpc::StatusCode::ALREADY_EXISTS, "request_id '" + plan_.request_id + "' is running already"));
+    return;
+  }
+  {
+    absl::MutexLock lock(&mutex_);
+    registered_ = true;
+  }
+  const bool accepted = context_.text->TryRun([self = shared_from_this(), request = std::move(request)] {
+    if (!self->cancelled_) self->Tokenize(request);
+  });
+  if (!accepted) End(ExhaustedRetry("too many requests wait to be tokenized", kRetryAfter));
+}
+
+void Generation::Tokenize(const v1::GenerateRequest& request) {
+  std::vector<PromptSpec> specs;
+  for (int i = 0; i < request.prompts_size(); ++i) {
+    auto tokens = TokenizePrompt(request.prompts(i), absl::StrFormat("prompts[%d]", i), *plan_.model,
+                                 [this] { return cancelled_.load(); });
+    if (!tokens.ok()) {
+      const std::string message = StatusMessage(tokens.status());
+      if (tokens.status().code() == absl::StatusCode::kInvalidArgument) {
+        const size_t colon = message.find(": ");
+        return End(InvalidFields({{message.substr(0, colon), message.substr(std::min(message.size(), colon + 2))}}));
+      }
+      return End(ToGrpc(tokens.status()));
+    }
+    auto spec = MakeSpec(*std::move(tokens), static_cast<uint32_t>(i));
+    if (!spec.ok()) return End(ToGrpc(spec.status()));
+    specs.push_back(*std::move(spec));
+  }
+  Launch(std::move(specs));
+}
+
+absl::StatusOr<PromptSpec> Generation::MakeSpec(std::vector<TokenId> tokens, uint32_t index) const {
+  const uint32_t limit = plan_.model->max_model_len;
+  if (tokens.size() >= limit) {
+    return FailedPrecondition("prompts[%d]: has %d tokens, the model takes %d with at least one to generate", index,
+                              tokens.size(), limit);
+  }
+  PromptSpec spec;
+  spec.request_id = plan_.request_id;
+  spec.prompt_index = index;
+  spec.model = plan_.model;
+  spec.choices = plan_.choices;
+  spec.sampling = plan_.sampling;
+  const auto room = limit - static_cast<uint32_t>(tokens.size());
+  spec.sampling.max_tokens = std::min(plan_.max_tokens.value_or(context_.router.config->default_max_tokens), room);
+  spec.sampling.min_tokens = std::min(spec.sampling.min_tokens, spec.sampling.max_tokens);
+  spec.output = plan_.output;
+  spec.priority = plan_.priority;
+  spec.cache_salt = plan_.cache_salt;
+  spec.traceparent = traceparent_;
+  spec.arrived = arrived_;
+  spec.tokenized = context_.router.clock->Now();
+  spec.tokens = std::move(tokens);
+  return spec;
+}
+
+void Generation::Launch(std::vector<PromptSpec> specs) {
+  const auto count = static_cast<uint32_t>(specs.size());
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!sink_) return;
+    open_ = count;
+    for (uint32_t i = 0; i < count; ++i) {
+      PromptCallbacks callbacks;
+      callbacks.on_deltas = [self = shared_from_this()](std::vector<v1::ChoiceDelta> deltas) {
+        absl::MutexLock lock(&self->mutex_);
+        if (self->sink_) self->sink_->OnDeltas(std::move(deltas));
+      };
+      callbacks.on_end = [self = shared_from_this(), i](const grpc::Status& status, const v1::PromptReport& report) {
+        self->OnJobEnd(i, status, report);
+      };
+      jobs_.push_back({std::make_shared<PromptJob>(context_.router, std::move(specs[i]), std::move(callbacks)), {}});
+    }
+  }
+  for (uint32_t i = 0; i < count; ++i) {
+    const auto ticket = context_.queue->Enter(plan_.priority, [self = shared_from_this(), i] { self->OnAdmitted(i); });
+    if (!ticket.ok()) return End(ExhaustedRetry(StatusMessage(ticket.status()), kRetryAfter));
+    bool late = false;
+    {
+      absl::MutexLock lock(&mutex_);
+      jobs_[i].ticket = *ticket;
+      jobs_[i].entered = true;
+      late = jobs_[i].ended && !jobs_[i].admitted;  // cancelled in between
+    }
+    if (late && context_.queue->Withdraw(*ticket)) continue;
+  }
+}
+
+void Generation::OnAdmitted(uint32_t index) {
+  std::shared_ptr<PromptJob> job;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (jobs_[index].ended) {
+      LeaveQueue();
+      return;
+    }
+    jobs_[index].admitted = true;
+    job = jobs_[index].job;
+  }
+  job->Run();
+}
+
+void Generation::LeaveQueue() {
+  // Not from here: the next one's start may end at once and come back here, thousands of times.
+  context_.router.timers->Schedule(Duration::zero(), [queue = context_.queue] { queue->Leave(); });
+}
+
+void Generation::OnJobEnd(uint32_t index, const grpc::Status& status, const v1::PromptReport& report) {
+  LogPrompt(status, report);
+  bool all = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    Queued& job = jobs_[index];
+    job.ended = true;
+    if (job.admitted) {
+      LeaveQueue();
+    } else if (job.entered) {
+      context_.queue->Withdraw(job.ticket);
+    }
+    all = --open_ == 0;
+    if (status.ok() && sink_) sink_->OnReport(report);
+  }
+  // The job's lock is held: others are ended from the timers' thread.
+  if (!status.ok() && !all) {
+    context_.router.timers->Schedule(Duration::zero(), [self = shared_from_this(), status] { self->End(status); });
+  } else if (!status.ok() || all) {
+    End(status);
+  }
+}
+
+void Generation::LogPrompt(const grpc::Status& status, const v1::PromptReport& report) const {
+  const v1::Timings& timings = report.timings();
+  context_.router.log->Info("prompt ended", {{"request_id", plan_.request_id},
+                                             {"prompt_index", report.prompt_index()},
+                                             {"code", CodeName(status.error_code())},
+                                             {"prefill_worker", report.route().prefill_worker()},
+                                             {"decode_worker", report.route().decode_worker()},
+                                             {"reason", report.route().reason()},
+                                             {"attempts", report.route().attempts()},
+                                             {"kv_bytes", report.route().kv_bytes()},
+                                             {"kv_transport", report.route().kv_transport()},
+                                             {"prompt_tokens", report.usage().prompt_tokens()},
+                                             {"cached_prompt_tokens", report.usage().cached_prompt_tokens()},
+                                             {"completion_tokens", report.usage().completion_tokens()},
+                                             {"tokenize_seconds", timings.tokenize_seconds()},
+                                             {"queue_seconds", timings.queue_seconds()},
+                                             {"pair_seconds", timings.pair_seconds()},
+                                             {"prefill_queue_seconds", timings.prefill_queue_seconds()},
+                                             {"prefill_seconds", timings.prefill_seconds()},
+                                             {"transfer_tail_seconds", timings.transfer_tail_seconds()},
+                                             {"decode_seconds", timings.decode_seconds()},
+                                             {"finish_seconds", timings.finish_seconds()},
+                                             {"total_seconds", timings.total_seconds()}});
+}
+
+void Generation::Cancel(const grpc::Status& status) { End(status); }
+
+void Generation::End(const grpc::Status& status) {
+  cancelled_ = true;
+  std::shared_ptr<GenerationSink> sink;
+  std::vector<std::shared_ptr<PromptJob>> open;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!sink_) return;
+    sink = std::move(sink_);
+    sink_ = nullptr;
+    for (const Queued& job : jobs_) {
+      if (!job.ended) open.push_back(job.job);
+    }
+    if (registered_) context_.table->Remove(plan_.request_id);
+  }
+  for (const auto& job : open) job->Cancel(status);
+  context_.router.metrics->OnRequestEnd(status);
+  context_.router.log->Info("request ended", {{"request_id", plan_.request_id},
+                                              {"model", plan_.model->name},
+                                              {"code", CodeName(status.error_code())},
+                                              {"error", status.error_message()},
+                                              {"seconds", Seconds(context_.router.clock->Now() - arrived_)}});
+  sink->OnEnd(status);
+}
+
+}  // namespace baton

@@ -1,0 +1,87 @@
+#include <thread>
+
+#include "absl/time/clock.h"
+#include "common/base/status.h"
+#include "common/base/version.h"
+#include "common/rpc/signals.h"
+#include "services/router/admin_service.h"
+#include "services/router/inference_service.h"
+
+namespace baton {
+namespace {
+
+int Fail(const Logger& log, const absl::Status& status) {
+  log.Error("cannot start", {{"error", StatusMessage(status)}});
+  return 1;
+}
+
+int Run(int argc, char** argv) {
+  BlockStopSignals();
+  RouterConfig config;
+  Flags flags("baton-router", "Takes requests, pairs prefill and decode workers, streams their tokens.");
+  config.AddTo(flags);
+  if (const std::optional<int> exit_code = flags.Parse(argc, argv)) return *exit_code;
+  const absl::StatusOr<LogLevel> level = ParseLogLevel(config.log_level);
+  const Logger log("baton-router", level.ok() ? *level : LogLevel::kInfo);
+  if (const absl::Status status = config.Finish(); !status.ok()) return Fail(log, status);
+
+  // In this order, so that what is used ends after what uses it.
+  const SteadyClock clock;
+  Metrics metrics(MetricLabels{{"role", "router"}});
+  RouterMetrics router_metrics(metrics);
+  AdmissionQueue queue(config.max_running, config.max_waiting);
+  RequestTable table;
+  std::atomic<RpcServer*> ready_server{nullptr};
+  TimerQueue timers;
+  WorkerDirectory directory(config, &timers, &log, [&](bool ready) {
+    if (RpcServer* server = ready_server.load()) server->SetReady(ready);
+  });
+  TaskPool text(static_cast<int>(config.text_threads), config.max_running + config.max_waiting);
+  const RouterContext router{&config, &log, &router_metrics, &timers, &directory, &clock};
+  InferenceServiceImpl inference({router, &queue, &text, &table});
+  AdminServiceImpl admin(&directory, &queue);
+
+  metrics.OnScrape([&] {
+    router_metrics.running().Set(queue.running());
+    router_metrics.waiting().Set(queue.waiting());
+    uint32_t prefill = 0, decode = 0;
+    bool serves = false;
+    for (const auto& link : directory.All()) {
+      const WorkerLink::State state = link->state();
+      if (!state.ready()) continue;
+      ++(state.identity.role() == internal::v1::ROLE_PREFILL ? prefill : decode);
+    }
+    for (const auto& model : directory.Models()) serves = serves || directory.Serves(*model);
+    router_metrics.workers(true).Set(prefill);
+    router_metrics.workers(false).Set(decode);
+    router_metrics.ready().Set(serves ? 1 : 0);
+  });
+  const auto metrics_port = metrics.Serve(config.metrics_host, config.metrics_port);
+  if (!metrics_port.ok()) return Fail(log, metrics_port.status());
+  auto server = RpcServer::Start(config.server, {&inference, &admin},
+                                 {v1::InferenceService::service_full_name(), v1::AdminService::service_full_name()});
+  if (!server.ok()) return Fail(log, server.status());
+  ready_server = server->get();
+  directory.Start();
+  log.Info("listening",
+           {{"port", (*server)->port()}, {"metrics_port", *metrics_port}, {"version", std::string(kVersion)}});
+
+  const int signal = WaitForStopSignal();
+  log.Info("draining", {{"signal", signal}, {"requests", table.size()}});
+  inference.StopAccepting();
+  ready_server = nullptr;
+  (*server)->SetReady(false);
+  const TimePoint deadline =
+      clock.Now() + std::chrono::duration_cast<Duration>(std::chrono::duration<double>(config.grace_seconds));
+  while (table.size() > 0 && clock.Now() < deadline) absl::SleepFor(absl::Milliseconds(20));
+  table.CancelAll(grpc::Status(grpc::StatusCode::UNAVAILABLE, "this router stopped before the request had ended"));
+  (*server)->Shutdown(std::chrono::seconds(1));
+  metrics.StopServing();
+  log.Info("stopped");
+  return 0;
+}
+
+}  // namespace
+}  // namespace baton
+
+int main(int argc, char** argv) { return baton::Run(argc, argv); }

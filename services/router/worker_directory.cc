@@ -1,0 +1,213 @@
+#include "services/router/worker_directory.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+
+#include <algorithm>
+#include <set>
+
+#include "common/base/status.h"
+
+namespace baton {
+namespace {
+
+constexpr Duration kFetchAgainAfter = std::chrono::seconds(1);
+
+// Every address of "host:port" as "ip:port". IPv4 where the name has any: the addresses of a dual-stack name are the
+// same workers twice.
+absl::StatusOr<std::vector<std::string>> ResolveAddress(const std::string& address) {
+  const size_t colon = address.rfind(':');
+  std::string host = address.substr(0, colon);
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  const std::string port = address.substr(colon + 1);
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* list = nullptr;
+  if (const int error = getaddrinfo(host.c_str(), port.c_str(), &hints, &list); error != 0) {
+    return Unavailable("cannot resolve %s: %s", address, gai_strerror(error));
+  }
+  std::set<std::string> v4, v6;
+  for (const addrinfo* entry = list; entry != nullptr; entry = entry->ai_next) {
+    char text[INET6_ADDRSTRLEN] = {};
+    if (entry->ai_family == AF_INET) {
+      inet_ntop(AF_INET, &reinterpret_cast<sockaddr_in*>(entry->ai_addr)->sin_addr, text, sizeof(text));
+      v4.insert(std::string(text) + ":" + port);
+    } else if (entry->ai_family == AF_INET6) {
+      inet_ntop(AF_INET6, &reinterpret_cast<sockaddr_in6*>(entry->ai_addr)->sin6_addr, text, sizeof(text));
+      v6.insert("[" + std::string(text) + "]:" + port);
+    }
+  }
+  freeaddrinfo(list);
+  const std::set<std::string>& chosen = v4.empty() ? v6 : v4;
+  return std::vector<std::string>(chosen.begin(), chosen.end());
+}
+
+}  // namespace
+
+WorkerDirectory::WorkerDirectory(const RouterConfig& config, TimerQueue* timers, const Logger* log,
+                                 std::function<void(bool)> on_ready)
+    : config_(config), timers_(timers), log_(log), on_ready_(std::move(on_ready)), background_(2, 256) {}
+
+WorkerDirectory::~WorkerDirectory() {
+  absl::MutexLock lock(&mutex_);
+  stopped_ = true;
+  for (const auto& [address, link] : links_) link->Stop();
+}
+
+void WorkerDirectory::Start() {
+  background_.TryRun([this] { Resolve(); });
+}
+
+void WorkerDirectory::Resolve() {
+  std::set<std::string> addresses;
+  bool complete = true;
+  for (const std::string& worker : config_.workers) {
+    const auto resolved = ResolveAddress(worker);
+    if (resolved.ok()) {
+      addresses.insert(resolved->begin(), resolved->end());
+    } else {
+      complete = false;
+      log_->Warning("worker name does not resolve", {{"error", StatusMessage(resolved.status())}});
+    }
+  }
+  std::vector<std::shared_ptr<WorkerLink>> fresh;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (stopped_) return;
+    for (const std::string& address : addresses) {
+      if (links_.contains(address)) continue;
+      auto channel = MakeChannel(address, config_.worker_channel);
+      if (!channel.ok()) {
+        log_->Error("no channel to worker", {{"worker", address}, {"error", StatusMessage(channel.status())}});
+        continue;
+      }
+      auto link = std::make_shared<WorkerLink>(address, *std::move(channel), timers_, log_, [this] { OnChange(); });
+      links_[address] = link;
+      fresh.push_back(std::move(link));
+    }
+    // An address that a look-up no longer has is gone, unless a look-up failed or it still has work.
+    for (auto entry = links_.begin(); complete && entry != links_.end();) {
+      const WorkerLink::State state = entry->second->state();
+      if (!addresses.contains(entry->first) && !state.connected && state.in_flight == 0) {
+        entry->second->Stop();
+        entry = links_.erase(entry);
+      } else {
+        ++entry;
+      }
+    }
+  }
+  for (const auto& link : fresh) link->Start();
+  timers_->Schedule(std::chrono::duration_cast<Duration>(std::chrono::duration<double>(config_.resolve_seconds)),
+                    [this] { background_.TryRun([this] { Resolve(); }); });
+}
+
+void WorkerDirectory::OnChange() {
+  struct Wanted {
+    std::shared_ptr<WorkerLink> link;
+    internal::v1::Identity identity;
+  };
+  std::vector<Wanted> wanted;
+  bool serves = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (stopped_) return;
+    // A model's text is fetched when it is new, or when all workers of its old numerics are gone.
+    std::map<std::string, std::map<uint64_t, Wanted>> ready;
+    for (const auto& [address, link] : links_) {
+      const WorkerLink::State state = link->state();
+      if (state.ready()) {
+        ready[state.identity.model()].try_emplace(state.identity.numerics_hash(), Wanted{link, state.identity});
+      }
+    }
+    for (auto& [name, by_numerics] : ready) {
+      const auto known = models_.find(name);
+      if (known != models_.end() && by_numerics.contains(known->second->numerics.value)) continue;
+      auto& [numerics, choice] = *by_numerics.begin();
+      if (fetching_.contains(name)) continue;
+      fetching_[name] = numerics;
+      wanted.push_back(choice);
+    }
+  }
+  for (const Wanted& item : wanted) Fetch(item.link, item.identity);
+  for (const auto& model : Models()) serves = serves || Serves(*model);
+  on_ready_(serves);
+}
+
+void WorkerDirectory::Fetch(const std::shared_ptr<WorkerLink>& link, const internal::v1::Identity& identity) {
+  struct Call {
+    grpc::ClientContext context;
+    internal::v1::GetModelTextRequest request;
+    internal::v1::GetModelTextResponse response;
+  };
+  auto call = std::make_shared<Call>();
+  call->context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(30));
+  link->worker().async()->GetModelText(
+      &call->context, &call->request, &call->response, [this, call, link, identity](const grpc::Status& status) {
+        background_.TryRun([this, call, link, identity, status] {
+          absl::StatusOr<std::shared_ptr<const ServedModel>> model =
+              Unavailable("worker %s did not send the model's text: %s", link->address(), status.error_message());
+          if (status.ok()) model = ServedModel::Build(identity, call->response);
+          {
+            absl::MutexLock lock(&mutex_);
+            fetching_.erase(identity.model());
+            if (model.ok()) models_[identity.model()] = *model;
+          }
+          if (model.ok()) {
+            log_->Info("model is known", {{"model", identity.model()},
+                                          {"vocabulary", identity.vocab_size()},
+                                          {"chat_template", (*model)->chat_template.ok()
+                                                                ? std::string("ok")
+                                                                : StatusMessage((*model)->chat_template.status())}});
+            OnChange();
+          } else {
+            log_->Error("model cannot be served",
+                        {{"model", identity.model()}, {"error", StatusMessage(model.status())}});
+            timers_->Schedule(kFetchAgainAfter, [this] { background_.TryRun([this] { OnChange(); }); });
+          }
+        });
+      });
+}
+
+absl::StatusOr<std::shared_ptr<const ServedModel>> WorkerDirectory::FindModel(const std::string& name) const {
+  absl::MutexLock lock(&mutex_);
+  if (models_.empty()) return Unavailable("no worker has reported a model yet");
+  if (name.empty() && models_.size() == 1) return models_.begin()->second;
+  if (const auto found = models_.find(name); found != models_.end()) return found->second;
+  std::string known;
+  for (const auto& [known_name, model] : models_) known += (known.empty() ? "" : ", ") + known_name;
+  return NotFound("model '%s' is not served here; there is: %s", name, known);
+}
+
+std::vector<std::shared_ptr<const ServedModel>> WorkerDirectory::Models() const {
+  absl::MutexLock lock(&mutex_);
+  std::vector<std::shared_ptr<const ServedModel>> out;
+  for (const auto& [name, model] : models_) out.push_back(model);
+  return out;
+}
+
+std::vector<std::shared_ptr<WorkerLink>> WorkerDirectory::Ready(const ServedModel& model,
+                                                                internal::v1::Role role) const {
+  std::vector<std::shared_ptr<WorkerLink>> out;
+  for (const auto& link : All()) {
+    const WorkerLink::State state = link->state();
+    if (state.ready() && state.identity.role() == role && state.identity.model() == model.name &&
+        state.identity.numerics_hash() == model.numerics.value) {
+      out.push_back(link);
+    }
+  }
+  return out;
+}
+
+bool WorkerDirectory::Serves(const ServedModel& model) const {
+  return !Ready(model, internal::v1::ROLE_DECODE).empty();
+}
+
+std::vector<std::shared_ptr<WorkerLink>> WorkerDirectory::All() const {
+  absl::MutexLock lock(&mutex_);
+  std::vector<std::shared_ptr<WorkerLink>> out;
+  for (const auto& [address, link] : links_) out.push_back(link);
+  return out;
+}
+
+}  // namespace baton
