@@ -1,6 +1,5 @@
 #include "services/router/metrics.h"
 
-#include <grpcpp/support/status.h>
 
 namespace baton {
 namespace {

@@ -2,6 +2,8 @@
 
 // Metrics of the router. Each is created at once with all its label values and moved where the thing happens.
 
+#include <grpcpp/support/status.h>
+
 #include "absl/status/status.h"
 #include "baton/v1/inference.pb.h"
 #include "common/base/clock.h"

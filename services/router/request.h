@@ -11,6 +11,7 @@
 #include "baton/v1/inference.pb.h"
 #include "common/rpc/status.h"
 #include "common/sampling/params.h"
+#include "common/text/output_text.h"
 #include "services/router/config.h"
 #include "services/router/served_model.h"
 

@@ -1,5 +1,7 @@
 #include "services/router/worker_link.h"
 
+#include <grpcpp/channel.h>
+
 #include <algorithm>
 #include <vector>
 
