@@ -51,7 +51,11 @@ class ServerBidiStream final : public grpc::ServerBidiReactor<Request, Response>
     this->StartRead(&request_);
   }
   void OnWriteDone(bool ok) override { queue_.OnWritten(ok); }
-  void OnCancel() override { Gone(); }
+  void OnCancel() override {
+    Gone();
+    // Nobody is there to read an end of the handler's; without one the call would never be over.
+    queue_.Finish(grpc::Status::CANCELLED);
+  }
   void OnDone() override {
     queue_.Close();
     Gone();
@@ -93,7 +97,11 @@ class ServerWriteStream final : public grpc::ServerWriteReactor<Response> {
   size_t backlog() const { return queue_.size(); }
 
   void OnWriteDone(bool ok) override { queue_.OnWritten(ok); }
-  void OnCancel() override { Gone(); }
+  void OnCancel() override {
+    Gone();
+    // Nobody is there to read an end of the handler's; without one the call would never be over.
+    queue_.Finish(grpc::Status::CANCELLED);
+  }
   void OnDone() override {
     queue_.Close();
     Gone();

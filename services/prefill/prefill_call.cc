@@ -100,7 +100,7 @@ void PrefillCall::BeginHandoff(const std::string& bytes) {
   }
   {
     absl::MutexLock lock(&mutex_);
-    if (!submitted_ || handoff_ || no_lease_) return;
+    if (!submitted_ || ended_ || handoff_ || no_lease_) return;
     handoff_ = context_->sender->Begin(
         *offer, [self = shared_from_this()](const HandoffResult& result) { self->OnHandoffDone(result); });
     // What the engine said before the lease was here.
@@ -224,6 +224,7 @@ internal::v1::PrefillDone PrefillCall::Report() const {
 
 void PrefillCall::EndIfComplete() {
   bool release = false;
+  std::shared_ptr<OutgoingHandoff> finished;  // its callback holds this call: let go of it, outside the lock
   {
     absl::MutexLock lock(&mutex_);
     const bool engine_done = !submitted_ || timings_.has_value();
@@ -231,6 +232,7 @@ void PrefillCall::EndIfComplete() {
     if (ended_ || !engine_done || !handoff_done) return;
     ended_ = true;
     release = submitted_;
+    finished = std::move(handoff_);
     if (!failure_ || result_) {
       PrefillResponse message;
       *message.mutable_done() = Report();
