@@ -132,12 +132,13 @@ TEST_P(Handoff, AbortBeforeAnythingWasPushedFreesTheLease) {
 }
 
 TEST_P(Handoff, HandleDroppedWithoutACommitFences) {
-  const LeaseOffer offer = decode_.Reserve(40).value();
+  prefill_.transport.valve().Hold();
   {
-    const auto handoff = prefill_.Begin(offer);
+    const auto handoff = prefill_.Begin(decode_.Reserve(40).value());
     handoff->PushBlocks(16, Blocks({0, 1, 2}));
-    ASSERT_TRUE(Eventually([&] { return decode_.Block(offer.blocks[0])[0] == prefill_.Block(0)[0]; }));
+    ASSERT_TRUE(prefill_.transport.valve().WaitForHeld(1));
   }
+  prefill_.transport.valve().Release();
   const HandoffResult result = prefill_.WaitForResult();
   EXPECT_EQ(result.outcome, HandoffOutcome::kFenced);
   EXPECT_TRUE(result.fence_delivered);

@@ -132,11 +132,6 @@ struct ScriptedTarget {
   explicit ScriptedTarget(std::shared_ptr<LocalNetwork> network, ControlHandler* handler)
       : transport(MakeLocalTransport(std::move(network), false)) {
     EXPECT_TRUE(transport->AllocatePool(64 * kTinyLayout.BytesPerBlock()).ok());
-    ControlHello hello;
-    hello.incarnation = incarnation;
-    hello.layout_hash = kTinyLayout.Hash();
-    hello.numerics_hash = kNumerics;
-    hello.host_id = LocalHostId();
     Listen(handler, 0);
   }
   void Listen(ControlHandler* handler, uint16_t port) {
@@ -167,7 +162,7 @@ struct ScriptedTarget {
 
 TEST(Sender, LostAnswerToACommitIsAskedForAgainOnANewConnection) {
   const auto network = std::make_shared<LocalNetwork>();
-  RecordingHandler handler;
+  RecordingHandler handler, again;
   handler.hold_commits = true;
   ScriptedTarget target(network, &handler);
   target.host_id = "another host";  // its end of file proves nothing
@@ -182,7 +177,6 @@ TEST(Sender, LostAnswerToACommitIsAskedForAgainOnANewConnection) {
 
   const uint16_t port = target.server->port();
   target.server.reset();
-  RecordingHandler again;
   target.Listen(&again, port);
   const HandoffResult result = prefill.WaitForResult();
   ASSERT_TRUE(again.commits.WaitForCount(1));
