@@ -113,7 +113,7 @@ absl::StatusOr<Range> ResolveSlice(int64_t size, const Value& begin, const Value
 
 absl::StatusOr<Value> Runtime::Slice(const Value& value, const Value& begin, const Value& end, const Value& step) {
   if (value.IsUndefined()) return UndefinedError(value);
-  if (!value.IsString() && !value.Is<List*>()) return TypeError("what is sliced", value);
+  if (!value.IsString() && !value.Is<List*>()) return Value(Undefined{});  // as any item that is not there
   BATON_ASSIGN_OR_RETURN(const int64_t size, Length(value));
   BATON_ASSIGN_OR_RETURN(const Range range, ResolveSlice(size, begin, end, step));
   const int64_t count = range.Count();

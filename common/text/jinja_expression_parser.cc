@@ -115,9 +115,11 @@ ExpressionParser::Result ExpressionParser::Binary(Kind kind, ExpressionPtr left,
   return Finish(std::move(node));
 }
 
-ExpressionParser::Result ExpressionParser::Arithmetic(Operator op, ExpressionPtr left, ExpressionPtr right) const {
+ExpressionParser::Result ExpressionParser::Arithmetic(Operator op, Position at, ExpressionPtr left,
+                                                      ExpressionPtr right) const {
   BATON_ASSIGN_OR_RETURN(ExpressionPtr node, Binary(Kind::kArithmetic, std::move(left), std::move(right)));
   node->op = op;
+  node->at = at;
   return node;
 }
 
@@ -208,9 +210,10 @@ ExpressionParser::Result ExpressionParser::ParseSum() {
   BATON_ASSIGN_OR_RETURN(ExpressionPtr left, ParseConcatenate());
   while (tokens_.IsOperator("+") || tokens_.IsOperator("-")) {
     const Operator op = tokens_.IsOperator("+") ? Operator::kAdd : Operator::kSubtract;
+    const Position at = tokens_.Current().at;
     tokens_.Advance();
     BATON_ASSIGN_OR_RETURN(ExpressionPtr right, ParseConcatenate());
-    BATON_ASSIGN_OR_RETURN(left, Arithmetic(op, std::move(left), std::move(right)));
+    BATON_ASSIGN_OR_RETURN(left, Arithmetic(op, at, std::move(left), std::move(right)));
   }
   return left;
 }
@@ -235,17 +238,20 @@ ExpressionParser::Result ExpressionParser::ParseProduct() {
     const auto found = std::find_if(std::begin(kOperators), std::end(kOperators),
                                     [&](const auto& entry) { return tokens_.IsOperator(entry.first); });
     if (found == std::end(kOperators)) return left;
+    const Position at = tokens_.Current().at;
     tokens_.Advance();
     BATON_ASSIGN_OR_RETURN(ExpressionPtr right, ParsePower());
-    BATON_ASSIGN_OR_RETURN(left, Arithmetic(found->second, std::move(left), std::move(right)));
+    BATON_ASSIGN_OR_RETURN(left, Arithmetic(found->second, at, std::move(left), std::move(right)));
   }
 }
 
 ExpressionParser::Result ExpressionParser::ParsePower() {
   BATON_ASSIGN_OR_RETURN(ExpressionPtr left, ParseUnary(true));
-  while (tokens_.SkipOperator("**")) {
+  while (tokens_.IsOperator("**")) {
+    const Position at = tokens_.Current().at;
+    tokens_.Advance();
     BATON_ASSIGN_OR_RETURN(ExpressionPtr right, ParseUnary(true));
-    BATON_ASSIGN_OR_RETURN(left, Arithmetic(Operator::kPower, std::move(left), std::move(right)));
+    BATON_ASSIGN_OR_RETURN(left, Arithmetic(Operator::kPower, at, std::move(left), std::move(right)));
   }
   return left;
 }

@@ -94,7 +94,7 @@ class ExpressionParser {
   // Refuses trees that would be too deep to walk recursively.
   Result Finish(ExpressionPtr node) const;
   Result Binary(Kind kind, ExpressionPtr left, ExpressionPtr right) const;
-  Result Arithmetic(Operator op, ExpressionPtr left, ExpressionPtr right) const;
+  Result Arithmetic(Operator op, Position at, ExpressionPtr left, ExpressionPtr right) const;
 
   void NoteUnknown(Position at, std::string reason);
 

@@ -118,7 +118,7 @@ absl::StatusOr<Value> IndentFilter(Runtime& runtime, const Value& value, const A
 
 absl::StatusOr<Value> FormatFilter(Runtime& runtime, const Value& value, const Arguments& arguments) {
   BATON_ASSIGN_OR_RETURN(const Text text, runtime.ToText(value));
-  return FormatPercent(runtime, text, arguments.positional);
+  return FormatPercent(runtime, text, arguments.positional, false);
 }
 
 absl::StatusOr<Value> DefaultFilter(Runtime& runtime, const Value& value, const Arguments& arguments) {
@@ -142,7 +142,10 @@ absl::StatusOr<Value> IntFilter(Runtime&, const Value& value, const Arguments& a
   } else if (value.Is<double>()) {
     number = value.As<double>();
   }
-  if (number && std::abs(*number) < 9.2e18) return Value(static_cast<int64_t>(*number));
+  if (number && std::isfinite(*number)) {
+    if (std::abs(*number) < 9.2e18) return Value(static_cast<int64_t>(*number));
+    return InvalidArgument("%g does not fit in an integer of 64 bits", *number);
+  }
   return otherwise != nullptr ? *otherwise : Value(int64_t{0});
 }
 
@@ -184,18 +187,6 @@ absl::StatusOr<Value> LengthFilter(Runtime& runtime, const Value& value, const A
   return Value(length);
 }
 
-absl::StatusOr<Value> WordCountFilter(Runtime& runtime, const Value& value, const Arguments&) {
-  BATON_ASSIGN_OR_RETURN(const Text text, runtime.ToText(value));
-  int64_t words = 0;
-  bool in_word = false;
-  for (size_t at = 0; at < text.size(); at = NextCodePoint(text.bytes(), at)) {
-    const bool space = IsSpace(CodePointAt(text.bytes(), at));
-    words += !space && !in_word;
-    in_word = !space;
-  }
-  return Value(words);
-}
-
 }  // namespace
 
 const std::vector<FilterEntry>& TextAndNumberFilters() {
@@ -222,7 +213,6 @@ const std::vector<FilterEntry>& TextAndNumberFilters() {
       {"tojson", ToJsonFilter},
       {"trim", TrimFilter},
       {"upper", CaseFilter<Case::kUpper>},
-      {"wordcount", WordCountFilter},
   };
   return filters;
 }

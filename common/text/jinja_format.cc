@@ -80,7 +80,8 @@ absl::StatusOr<std::string> FormatNumber(const Conversion& conversion, const Val
 
 }  // namespace
 
-absl::StatusOr<Value> FormatPercent(Runtime& runtime, const Text& format, const std::vector<Value>& values) {
+absl::StatusOr<Value> FormatPercent(Runtime& runtime, const Text& format, const std::vector<Value>& values,
+                                    bool may_be_unused) {
   Text result;
   size_t next_value = 0;
   const std::string_view bytes = format.bytes();
@@ -120,7 +121,7 @@ absl::StatusOr<Value> FormatPercent(Runtime& runtime, const Text& format, const 
     }
     BATON_RETURN_IF_ERROR(runtime.budget().ReserveString(result.size()));
   }
-  if (next_value < values.size()) return InvalidArgument("not all arguments of a format are used");
+  if (next_value < values.size() && !may_be_unused) return InvalidArgument("not all arguments of a format are used");
   return runtime.NewString(std::move(result));
 }
 

@@ -157,10 +157,8 @@ absl::StatusOr<Interpreter::Flow> Interpreter::ExecuteFor(const Statement& state
     }
     items = std::move(kept);
   }
-  if (items.empty()) {
-    const Frame frame(*this);
-    return Execute(statement.otherwise);
-  }
+  // jinja2 takes the else branch if no round came to its end, so also after a break or continue in every round.
+  bool completed_a_round = false;
   BATON_ASSIGN_OR_RETURN(Loop * loop, runtime_.NewLoop(std::move(items)));
   for (size_t i = 0; i < loop->items.size(); ++i) {
     BATON_RETURN_IF_ERROR(runtime_.budget().Step());
@@ -170,8 +168,11 @@ absl::StatusOr<Interpreter::Flow> Interpreter::ExecuteFor(const Statement& state
     BATON_RETURN_IF_ERROR(Assign(*statement.target, loop->items[i]));
     BATON_ASSIGN_OR_RETURN(const Flow flow, Execute(statement.body));
     if (flow == Flow::kBreak) break;
+    completed_a_round = completed_a_round || flow == Flow::kNext;
   }
-  return Flow::kNext;
+  if (completed_a_round) return Flow::kNext;
+  const Frame frame(*this);
+  return Execute(statement.otherwise);
 }
 
 absl::StatusOr<Interpreter::Flow> Interpreter::ExecuteIf(const Statement& statement) {

@@ -108,6 +108,10 @@ class JsonWriter {
     for (const Text::Run& run : text.runs()) {
       std::string escaped;
       while (at < run.end) {
+        const size_t plain = at;
+        while (at < run.end && bytes[at] >= ' ' && bytes[at] < 0x7F && bytes[at] != '"' && bytes[at] != '\\') ++at;
+        escaped.append(bytes.substr(plain, at - plain));
+        if (at == run.end) break;
         const size_t next = std::min(NextCodePoint(bytes, at), run.end);
         AppendEscapedCodePoint(escaped, bytes.substr(at, next - at), CodePointAt(bytes, at), style_.ensure_ascii);
         at = next;

@@ -102,9 +102,9 @@ class Lexer {
         end = previous;
       }
     } else if (sign != '+' && !is_variable) {
-      const size_t newline = end == 0 ? std::string::npos : source_.rfind('\n', end - 1);
-      const bool has_newline = newline != std::string::npos && newline >= begin;
-      const size_t line = has_newline ? newline + 1 : begin;
+      size_t line = end;
+      while (line > begin && source_[line - 1] != '\n') --line;
+      const bool has_newline = line > begin;
       if ((has_newline || at_line_start_) && SkipSpace(line) >= end) end = line;
     }
     AddText(begin, end);

@@ -106,8 +106,9 @@ absl::StatusOr<Value> Repeat(Runtime& runtime, const Value& value, int64_t count
 absl::StatusOr<Value> Calculate(Runtime& runtime, Operator op, const Value& a, const Value& b) {
   if (a.IsUndefined()) return Runtime::UndefinedError(a);
   if (op == Operator::kModulo && a.IsString()) {
-    if (b.Is<List*>() && b.As<List*>()->is_tuple) return FormatPercent(runtime, a.text(), b.As<List*>()->items);
-    return FormatPercent(runtime, a.text(), {b});
+    if (b.Is<List*>() && b.As<List*>()->is_tuple) return FormatPercent(runtime, a.text(), b.As<List*>()->items, false);
+    // Python lets what could be a mapping go unused.
+    return FormatPercent(runtime, a.text(), {b}, b.Is<List*>() || b.Is<Dict*>() || b.IsUndefined());
   }
   if (b.IsUndefined()) return Runtime::UndefinedError(b);
   if (a.IsNumber() && b.IsNumber()) {

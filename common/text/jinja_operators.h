@@ -12,6 +12,7 @@ absl::StatusOr<Value> Negate(const Value& value);
 absl::StatusOr<bool> Compare(Runtime& runtime, Comparison comparison, const Value& a, const Value& b);
 
 // `format % values`.
-absl::StatusOr<Value> FormatPercent(Runtime& runtime, const Text& format, const std::vector<Value>& values);
+absl::StatusOr<Value> FormatPercent(Runtime& runtime, const Text& format, const std::vector<Value>& values,
+                                    bool may_be_unused);
 
 }  // namespace baton::jinja

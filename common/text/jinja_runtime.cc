@@ -120,6 +120,10 @@ bool IsPrintable(int32_t code_point) {
 
 void AppendEscaped(std::string& out, std::string_view bytes, char quote) {
   for (size_t at = 0; at < bytes.size();) {
+    const size_t plain = at;
+    while (at < bytes.size() && bytes[at] >= ' ' && bytes[at] < 0x7F && bytes[at] != quote && bytes[at] != '\\') ++at;
+    out.append(bytes.substr(plain, at - plain));
+    if (at == bytes.size()) break;
     const int32_t code_point = CodePointAt(bytes, at);
     const size_t next = NextCodePoint(bytes, at);
     if (code_point == quote || code_point == '\\') {

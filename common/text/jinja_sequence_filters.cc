@@ -53,7 +53,7 @@ struct Keyed {
 absl::Status SortByKey(Runtime& runtime, std::vector<Keyed>& items, bool reverse) {
   absl::Status status;
   std::stable_sort(items.begin(), items.end(), [&](const Keyed& a, const Keyed& b) {
-    if (!status.ok()) return false;
+    if (!status.ok() || (a.key.IsUndefined() && b.key.IsUndefined())) return false;
     const absl::StatusOr<int> order = reverse ? runtime.Order(b.key, a.key) : runtime.Order(a.key, b.key);
     if (!order.ok()) {
       status = order.status();
@@ -200,9 +200,15 @@ absl::StatusOr<Value> AttributeFilter(Runtime& runtime, const Value& value, cons
   return runtime.Attribute(value, name->bytes(), nullptr);
 }
 
+// What select and map iterate over: anything false counts as empty, so that a None for tools does no harm.
+absl::StatusOr<std::vector<Value>> IterateIfTrue(Runtime& runtime, const Value& value) {
+  if (!value.Truth()) return std::vector<Value>();
+  return runtime.Iterate(value);
+}
+
 // `map(attribute=path, default=value)` or `map("filter", arguments...)`.
 absl::StatusOr<Value> MapFilter(Runtime& runtime, const Value& value, const Arguments& arguments) {
-  BATON_ASSIGN_OR_RETURN(std::vector<Value> items, runtime.Iterate(value));
+  BATON_ASSIGN_OR_RETURN(std::vector<Value> items, IterateIfTrue(runtime, value));
   const Value* attribute = arguments.Find(SIZE_MAX, "attribute");
   const Value* otherwise = arguments.Find(SIZE_MAX, "default");
   if (attribute != nullptr && arguments.positional.empty()) {
@@ -229,7 +235,7 @@ absl::StatusOr<Value> MapFilter(Runtime& runtime, const Value& value, const Argu
 // select and reject, with or without an attribute as their first argument.
 template <bool kWanted, bool kByAttribute>
 absl::StatusOr<Value> SelectFilter(Runtime& runtime, const Value& value, const Arguments& arguments) {
-  BATON_ASSIGN_OR_RETURN(std::vector<Value> items, runtime.Iterate(value));
+  BATON_ASSIGN_OR_RETURN(std::vector<Value> items, IterateIfTrue(runtime, value));
   Arguments rest = arguments;
   Value path;
   if (kByAttribute) {

@@ -23,9 +23,11 @@ bool IsSequence(const Value& value) {
   return value.IsString() || value.Is<List*>() || value.Is<Dict*>() || value.IsUndefined();
 }
 
-absl::StatusOr<bool> ParityTest(Runtime& runtime, const Value& value, int64_t wanted) {
+template <int64_t kRemainder>
+absl::StatusOr<bool> ParityTest(Runtime& runtime, const Value& value, const Arguments& arguments) {
+  if (!arguments.positional.empty()) return InvalidArgument("this test takes no argument");
   BATON_ASSIGN_OR_RETURN(const Value remainder, Calculate(runtime, Operator::kModulo, value, int64_t{2}));
-  return ScalarEqual(remainder, wanted);
+  return ScalarEqual(remainder, kRemainder);
 }
 
 absl::StatusOr<bool> DivisibleTest(Runtime& runtime, const Value& value, const Arguments& arguments) {
@@ -34,9 +36,12 @@ absl::StatusOr<bool> DivisibleTest(Runtime& runtime, const Value& value, const A
   return ScalarEqual(remainder, int64_t{0});
 }
 
-absl::StatusOr<bool> IsStringOfCase(Runtime& runtime, const Value& value, Case wanted, Case other) {
+// Some letter has the case, and none the other.
+template <Case kWanted, Case kOther>
+absl::StatusOr<bool> CaseTest(Runtime& runtime, const Value& value, const Arguments& arguments) {
+  if (!arguments.positional.empty()) return InvalidArgument("this test takes no argument");
   BATON_ASSIGN_OR_RETURN(const Text text, runtime.ToText(value));
-  return ChangeCase(text, wanted).bytes() == text.bytes() && ChangeCase(text, other).bytes() != text.bytes();
+  return ChangeCase(text, kWanted).bytes() == text.bytes() && ChangeCase(text, kOther).bytes() != text.bytes();
 }
 
 absl::StatusOr<bool> SameAsTest(Runtime&, const Value& value, const Arguments& arguments) {
@@ -49,8 +54,12 @@ bool NamesSomething(const Value& value, bool (*exists)(std::string_view)) {
   return value.IsString() && exists(value.bytes());
 }
 
-#define BATON_TEST_OF_VALUE(condition) \
-  [](Runtime&, const Value& value, const Arguments&) -> absl::StatusOr<bool> { return condition; }
+// A test of the value alone, which takes no arguments.
+#define BATON_TEST_OF_VALUE(condition)                                                        \
+  [](Runtime&, const Value& value, const Arguments& arguments) -> absl::StatusOr<bool> {      \
+    if (!arguments.positional.empty()) return InvalidArgument("this test takes no argument"); \
+    return condition;                                                                         \
+  }
 
 constexpr std::pair<std::string_view, Test> kTests[] = {
     {"defined", BATON_TEST_OF_VALUE(!value.IsUndefined())},
@@ -70,12 +79,10 @@ constexpr std::pair<std::string_view, Test> kTests[] = {
     {"escaped", BATON_TEST_OF_VALUE((static_cast<void>(value), false))},
     {"filter", BATON_TEST_OF_VALUE(NamesSomething(value, HasFilter))},
     {"test", BATON_TEST_OF_VALUE(NamesSomething(value, HasTest))},
-    {"odd", [](Runtime& runtime, const Value& value, const Arguments&) { return ParityTest(runtime, value, 1); }},
-    {"even", [](Runtime& runtime, const Value& value, const Arguments&) { return ParityTest(runtime, value, 0); }},
-    {"lower", [](Runtime& runtime, const Value& value,
-                 const Arguments&) { return IsStringOfCase(runtime, value, Case::kLower, Case::kUpper); }},
-    {"upper", [](Runtime& runtime, const Value& value,
-                 const Arguments&) { return IsStringOfCase(runtime, value, Case::kUpper, Case::kLower); }},
+    {"odd", ParityTest<1>},
+    {"even", ParityTest<0>},
+    {"lower", CaseTest<Case::kLower, Case::kUpper>},
+    {"upper", CaseTest<Case::kUpper, Case::kLower>},
     {"divisibleby", DivisibleTest},
     {"sameas", SameAsTest},
     {"eq", CompareTest<Comparison::kEqual>},

@@ -1,5 +1,6 @@
 #include "services/router/metrics.h"
 
+
 namespace baton {
 namespace {
 
