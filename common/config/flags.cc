@@ -22,6 +22,12 @@ std::string EnvironmentName(const std::string& flag) {
 struct Flags::Impl {
   Impl(std::string program, std::string description) : app(std::move(description), std::move(program)) {}
 
+  // A flag given twice counts as its last value, so that a script's defaults can be overridden behind them.
+  void KeepScalar(const std::string& name, CLI::Option* option) {
+    option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    Keep(name, option);
+  }
+
   void Keep(const std::string& name, CLI::Option* option) {
     option->envname(EnvironmentName(name))->capture_default_str();
     options[name] = option;
@@ -39,7 +45,7 @@ Flags::Flags(std::string program, std::string description)
 Flags::~Flags() = default;
 
 void Flags::Add(const std::string& name, std::string* field, const std::string& help) {
-  impl_->Keep(name, impl_->app.add_option("--" + name, *field, help));
+  impl_->KeepScalar(name, impl_->app.add_option("--" + name, *field, help));
 }
 
 void Flags::Add(const std::string& name, bool* field, const std::string& help) {
@@ -48,15 +54,15 @@ void Flags::Add(const std::string& name, bool* field, const std::string& help) {
 }
 
 void Flags::Add(const std::string& name, uint16_t* field, const std::string& help) {
-  impl_->Keep(name, impl_->app.add_option("--" + name, *field, help)->check(CLI::Range(0, 65535)));
+  impl_->KeepScalar(name, impl_->app.add_option("--" + name, *field, help)->check(CLI::Range(0, 65535)));
 }
 
 void Flags::Add(const std::string& name, uint32_t* field, const std::string& help, uint32_t low, uint32_t high) {
-  impl_->Keep(name, impl_->app.add_option("--" + name, *field, help)->check(CLI::Range(low, high)));
+  impl_->KeepScalar(name, impl_->app.add_option("--" + name, *field, help)->check(CLI::Range(low, high)));
 }
 
 void Flags::Add(const std::string& name, double* field, const std::string& help, double low, double high) {
-  impl_->Keep(name, impl_->app.add_option("--" + name, *field, help)->check(CLI::Range(low, high)));
+  impl_->KeepScalar(name, impl_->app.add_option("--" + name, *field, help)->check(CLI::Range(low, high)));
 }
 
 void Flags::Add(const std::string& name, std::vector<std::string>* field, const std::string& help) {
@@ -65,7 +71,7 @@ void Flags::Add(const std::string& name, std::vector<std::string>* field, const 
 
 void Flags::AddChoice(const std::string& name, std::string* field, const std::vector<std::string>& choices,
                       const std::string& help) {
-  impl_->Keep(name, impl_->app.add_option("--" + name, *field, help)->check(CLI::IsMember(choices)));
+  impl_->KeepScalar(name, impl_->app.add_option("--" + name, *field, help)->check(CLI::IsMember(choices)));
 }
 
 void Flags::Require(const std::string& name) { impl_->options.at(name)->required(); }

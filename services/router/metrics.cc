@@ -1,6 +1,5 @@
 #include "services/router/metrics.h"
 
-
 namespace baton {
 namespace {
 

@@ -137,6 +137,7 @@ void PromptJob::StartAttempt() {
     return;
   }
   if (!marks_.first_token) marks_.sent = context_.clock->Now();
+  attempt_.work = MakeWork();
   if (attempt_.prefill) {
     OpenPrefill();
   } else {
@@ -144,11 +145,10 @@ void PromptJob::StartAttempt() {
   }
 }
 
-internal::v1::Work PromptJob::MakeWork(uint64_t incarnation) const {
+internal::v1::Work PromptJob::MakeWork() const {
   internal::v1::Work work;
   work.set_request_id(spec_.request_id);
   work.set_attempt(attempt_.id);
-  work.set_worker_incarnation(incarnation);
   work.mutable_prompt()->Assign(spec_.tokens.begin(), spec_.tokens.end());
   for (const ChoiceOutput& choice : choices_) {
     if (choice.ended()) continue;
@@ -169,7 +169,8 @@ void PromptJob::OpenPrefill() {
                                                    attempt_.prefill->prefill().async()->Prefill(context, reactor);
                                                  });
   PrefillRequest start;
-  *start.mutable_start() = MakeWork(attempt_.prefill_incarnation);
+  *start.mutable_start() = attempt_.work;
+  start.mutable_start()->set_worker_incarnation(attempt_.prefill_incarnation);
   attempt_.prefill_stream->Send(std::move(start));
   if (!attempt_.decode) {
     PrefillRequest no_lease;
@@ -184,7 +185,9 @@ void PromptJob::OpenDecode(bool local) {
                                                  attempt_.decode->decode().async()->Decode(context, reactor);
                                                });
   DecodeRequest request;
-  *(local ? request.mutable_local() : request.mutable_reserve()) = MakeWork(attempt_.decode_incarnation);
+  internal::v1::Work* work = local ? request.mutable_local() : request.mutable_reserve();
+  *work = attempt_.work;
+  work->set_worker_incarnation(attempt_.decode_incarnation);
   attempt_.decode_stream->Send(std::move(request));
   attempt_.reserve_sent = context_.clock->Now();
 }
@@ -239,7 +242,12 @@ void PromptJob::OnPrefill(uint64_t attempt, PrefillResponse message) {
       if (attempt_.decode) OpenDecode(false);
       return;
     case PrefillResponse::kTokens:
-      return AcceptTokens(message.tokens().tokens());
+      attempt_.first_tokens = true;
+      AcceptTokens(message.tokens().tokens());
+      for (const internal::v1::DecodeTokens& tokens : std::exchange(attempt_.early, {})) {
+        if (attempt_.id == attempt) AcceptTokens(tokens.tokens());
+      }
+      return;
     case PrefillResponse::kDone:
       return OnPrefillDone(message.done());
     case PrefillResponse::EVENT_NOT_SET:
@@ -269,7 +277,7 @@ void PromptJob::OnPrefillEnd(uint64_t attempt, const grpc::Status& status) {
   attempt_.prefill_stream.reset();
   if (AllEnded()) return AwaitStreams();
   if (status.ok() && attempt_.prefill_done) return;
-  if (attempt_.committed) return;  // the worker is not needed any more
+  if (attempt_.committed && attempt_.first_tokens) return;  // the worker is not needed any more
   FailAttempt(
       status.ok() ? grpc::Status(grpc::StatusCode::INTERNAL, "the prefill worker ended the call early") : status,
       attempt_.prefill_incarnation);
@@ -303,6 +311,10 @@ void PromptJob::OnDecode(uint64_t attempt, DecodeResponse message) {
     case DecodeResponse::kStarted:
       return OnStarted(message.started().cached_tokens());
     case DecodeResponse::kTokens:
+      if (attempt_.prefill && !attempt_.first_tokens) {
+        attempt_.early.push_back(std::move(*message.mutable_tokens()));
+        return;
+      }
       return AcceptTokens(message.tokens().tokens());
     case DecodeResponse::kDone:
       return;
@@ -318,6 +330,8 @@ void PromptJob::OnDecodeEnd(uint64_t attempt, const grpc::Status& status) {
   if (AllEnded()) return AwaitStreams();
   const bool reserving = attempt_.prefill && !attempt_.reserved;
   if (reserving && status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED) return ScheduleReserveRetry();
+  // It has said everything; what is missing is on its way from the prefill worker.
+  if (status.ok() && attempt_.prefill_stream && !attempt_.first_tokens) return;
   FailAttempt(status.ok() ? grpc::Status(grpc::StatusCode::INTERNAL, "the decode worker ended the call early") : status,
               attempt_.decode_incarnation);
 }

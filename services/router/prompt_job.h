@@ -85,7 +85,10 @@ class PromptJob : public std::enable_shared_from_this<PromptJob> {
     WorkerLink::Work prefill_work, decode_work;
     std::shared_ptr<PrefillStream> prefill_stream;  // set while the call runs
     std::shared_ptr<DecodeStream> decode_stream;
+    internal::v1::Work work;  // as the attempt began: tokens that come later must not enter a repeated reservation
     bool started = false, reserved = false, committed = false, prefill_done = false;
+    bool first_tokens = false;  // of the prefill worker; they and a decode worker's travel on different connections
+    std::vector<internal::v1::DecodeTokens> early;  // the decode worker's, until the first tokens are here
     uint32_t reserve_tries = 0;
     TimePoint reserve_sent, last_renewal;
     Duration renew_every{0};
@@ -94,7 +97,7 @@ class PromptJob : public std::enable_shared_from_this<PromptJob> {
 
   void StartAttempt() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Pair() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  internal::v1::Work MakeWork(uint64_t incarnation) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  internal::v1::Work MakeWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OpenPrefill() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OpenDecode(bool local) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ScheduleReserveRetry() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

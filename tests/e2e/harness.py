@@ -76,13 +76,14 @@ class Process:
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self):
-        for line in self.popen.stderr:
-            with self._changed:
-                try:
-                    self.lines.append(json.loads(line))
-                except ValueError:
-                    self.lines.append({"message": line.rstrip("\n")})
-                self._changed.notify_all()
+        with self.popen.stderr as lines:
+            for line in lines:
+                with self._changed:
+                    try:
+                        self.lines.append(json.loads(line))
+                    except ValueError:
+                        self.lines.append({"message": line.rstrip("\n")})
+                    self._changed.notify_all()
         with self._changed:
             self._changed.notify_all()
 

@@ -55,6 +55,13 @@ TEST(Flags, EnvironmentFillsWhatTheCommandLineLeaves) {
   EXPECT_EQ(config.model, "from-environment");
 }
 
+TEST(Flags, TheLastOfTwoValuesCounts) {
+  Config config;
+  ASSERT_EQ(Parse(config, {"--max_batch=8", "--max_batch=9", "--workers=a:1", "--workers=b:2"}), std::nullopt);
+  EXPECT_EQ(config.max_batch, 9u);
+  EXPECT_EQ(config.workers, (std::vector<std::string>{"a:1", "b:2"}));
+}
+
 TEST(Flags, ErrorsNameTheFlagAndTheLimits) {
   Config config;
   std::string error;

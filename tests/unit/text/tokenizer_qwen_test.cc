@@ -62,21 +62,21 @@ TEST(TokenizerQwen, TOK_09_OnlyTheTemplatesControlTokensRemain) {
   EXPECT_EQ(*ids, Concatenate({{151644, 872, 198}, kHarmless, {151645, 198, 151644, 77091, 198}}));
 }
 
+// The Qwen file with one more added token, id 151669. Inserted as text: parsing the file twice takes seconds.
+TokenizerPtr QwenWith(const nlohmann::json& added_token) {
+  auto assets = *QwenAssets();
+  std::string& json = assets.tokenizer_json;
+  const std::string key = "\"added_tokens\": [";
+  json.insert(json.find(key) + key.size(), added_token.dump() + ",");
+  return MustCreate(assets);
+}
+
 TEST(TokenizerQwen, TOK_11_WhiteSpaceAroundAddedTokens) {
-  const auto with_mask = [](bool lstrip, bool rstrip) {
-    auto assets = *QwenAssets();
-    auto json = nlohmann::json::parse(assets.tokenizer_json);
-    json["added_tokens"].push_back({{"id", 151669},
-                                    {"content", "<mask>"},
-                                    {"lstrip", lstrip},
-                                    {"rstrip", rstrip},
-                                    {"normalized", false},
-                                    {"single_word", false},
-                                    {"special", false}});
-    assets.tokenizer_json = json.dump();
-    return MustCreate(assets);
-  };
   SKIP_WITHOUT_QWEN();
+  const auto with_mask = [](bool lstrip, bool rstrip) {
+    return QwenWith(
+        {{"id", 151669}, {"content", "<mask>"}, {"lstrip", lstrip}, {"rstrip", rstrip}, {"normalized", false}});
+  };
   EXPECT_EQ(MustEncode(*with_mask(true, false), "She likes <mask> cats."), (Ids{7941, 13151, 151669, 19423, 13}));
   EXPECT_EQ(MustEncode(*with_mask(false, true), "She likes <mask> \n cats."),
             (Ids{7941, 13151, 220, 151669, 37452, 13}));
@@ -84,14 +84,10 @@ TEST(TokenizerQwen, TOK_11_WhiteSpaceAroundAddedTokens) {
 }
 
 TEST(TokenizerQwen, TOK_11_NormalizedTokensAreFoundInNormalizedText) {
-  const auto with_accent = [](bool normalized) {
-    auto assets = *QwenAssets();
-    auto json = nlohmann::json::parse(assets.tokenizer_json);
-    json["added_tokens"].push_back({{"id", 151669}, {"content", "e\u0301x"}, {"normalized", normalized}});
-    assets.tokenizer_json = json.dump();
-    return MustCreate(assets);
-  };
   SKIP_WITHOUT_QWEN();
+  const auto with_accent = [](bool normalized) {
+    return QwenWith({{"id", 151669}, {"content", "e\u0301x"}, {"normalized", normalized}});
+  };
   EXPECT_EQ(MustEncode(*with_accent(true), "a\u00E9xb"), (Ids{64, 151669, 65}));
   EXPECT_EQ(MustEncode(*with_accent(false), "a\u00E9xb"), (Ids{64, 963, 7929}));
 }

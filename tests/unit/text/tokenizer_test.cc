@@ -1,5 +1,7 @@
 // Rules of the tokenizer on small vocabularies. Ids of random text are in tokenizer_golden_test.
 
+#include <thread>
+
 #include "tests/unit/text/fixtures.h"
 
 namespace baton::text_test {
@@ -219,6 +221,20 @@ TEST(Tokenizer, TokenBytesOfEveryIdSpellTheText) {
     for (const TokenId id : MustEncode(*tokenizer, "Tiếng Việt 123\n")) bytes += tokenizer->TokenBytes(id);
     EXPECT_EQ(bytes, std::string(tokenizer->DropsLeadingSpace() ? " " : "") + "Tiếng Việt 123\n");
   }
+}
+
+TEST(Tokenizer, ThreadsShareOne) {
+  const TokenizerPtr tokenizer = GoldenTokenizer("llama3_style");
+  const std::string text = RepeatText(200, "Tiếng Việt 123, don't <|eot_id|>\n");
+  const Ids expected = MustEncode(*tokenizer, text, true);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      EXPECT_EQ(MustEncode(*tokenizer, text, true), expected);
+      EXPECT_EQ(tokenizer->Decode(expected, {.skip_special_tokens = false}), text);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
 }
 
 TEST(Tokenizer, UnknownIdsDecodeToNothing) {

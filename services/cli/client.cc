@@ -1,0 +1,128 @@
+#include "services/cli/client.h"
+
+#include <grpcpp/client_context.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <mutex>
+
+#include "baton/v1/admin.grpc.pb.h"
+#include "baton/v1/inference.grpc.pb.h"
+#include "common/base/status.h"
+#include "common/rpc/channel.h"
+
+namespace baton::cli {
+namespace {
+
+CallStatus FromGrpcStatus(const grpc::Status& status) {
+  return {static_cast<int>(status.error_code()), status.error_message(), status.error_details()};
+}
+
+}  // namespace
+
+void ConnectionOptions::AddTo(CLI::App& command) {
+  const std::string group = "Connection";
+  command.add_option("--router", router, "Address of the router, host:port")
+      ->envname("BATON_ROUTER")
+      ->capture_default_str()
+      ->group(group);
+  command.add_option("--tls_ca", tls_ca, "PEM file with the authority to trust; turns TLS on")
+      ->envname("BATON_TLS_CA")
+      ->group(group);
+  command.add_option("--tls_cert", tls_cert, "PEM file with this client's certificate")
+      ->envname("BATON_TLS_CERT")
+      ->group(group);
+  command.add_option("--tls_key", tls_key, "PEM file with its key")->envname("BATON_TLS_KEY")->group(group);
+  command.add_option("--timeout", timeout_seconds, "Seconds until a call is given up; 0 waits for ever")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str()
+      ->group(group);
+}
+
+struct Client::Impl {
+  // Runs `call` with a context that CancelCall can reach.
+  template <typename Call>
+  CallStatus Run(const Call& call) {
+    grpc::ClientContext context;
+    if (timeout_seconds > 0) {
+      context.set_deadline(std::chrono::system_clock::now() +
+                           std::chrono::microseconds(static_cast<int64_t>(timeout_seconds * 1e6)));
+    }
+    {
+      const std::lock_guard lock(mutex);
+      running = &context;
+    }
+    const grpc::Status status = call(&context);
+    const std::lock_guard lock(mutex);
+    running = nullptr;
+    return FromGrpcStatus(status);
+  }
+
+  double timeout_seconds = 0;
+  std::unique_ptr<v1::InferenceService::Stub> inference;
+  std::unique_ptr<v1::AdminService::Stub> admin;
+  std::mutex mutex;
+  grpc::ClientContext* running = nullptr;  // guarded by mutex
+};
+
+Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Client::~Client() = default;
+
+absl::StatusOr<std::unique_ptr<Client>> Client::Create(const ConnectionOptions& options) {
+  if (options.tls_cert.empty() != options.tls_key.empty()) {
+    return InvalidArgument("--tls_cert and --tls_key need each other");
+  }
+  if (options.tls_ca.empty() && !options.tls_cert.empty()) {
+    return InvalidArgument("--tls_cert needs --tls_ca, which turns TLS on");
+  }
+  ChannelOptions channel_options;
+  channel_options.tls = {options.tls_cert, options.tls_key, options.tls_ca};
+  BATON_ASSIGN_OR_RETURN(const auto channel, MakeChannel(options.router, channel_options));
+  auto impl = std::make_unique<Impl>();
+  impl->timeout_seconds = options.timeout_seconds;
+  impl->inference = v1::InferenceService::NewStub(channel);
+  impl->admin = v1::AdminService::NewStub(channel);
+  return std::unique_ptr<Client>(new Client(std::move(impl)));
+}
+
+CallStatus Client::StreamGenerate(const v1::StreamGenerateRequest& request,
+                                  const std::function<void(const v1::StreamGenerateResponse&)>& on_message) {
+  return impl_->Run([&](grpc::ClientContext* context) {
+    const auto reader = impl_->inference->StreamGenerate(context, request);
+    v1::StreamGenerateResponse message;
+    while (reader->Read(&message)) on_message(message);
+    return reader->Finish();
+  });
+}
+
+CallStatus Client::Generate(const v1::GenerateRequest& request, v1::GenerateResponse* response) {
+  return impl_->Run([&](auto* context) { return impl_->inference->Generate(context, request, response); });
+}
+
+CallStatus Client::Tokenize(const v1::TokenizeRequest& request, v1::TokenizeResponse* response) {
+  return impl_->Run([&](auto* context) { return impl_->inference->Tokenize(context, request, response); });
+}
+
+CallStatus Client::ListModels(v1::ListModelsResponse* response) {
+  return impl_->Run([&](auto* context) { return impl_->inference->ListModels(context, {}, response); });
+}
+
+CallStatus Client::ListWorkers(v1::ListWorkersResponse* response) {
+  return impl_->Run([&](auto* context) { return impl_->admin->ListWorkers(context, {}, response); });
+}
+
+CallStatus Client::DrainWorker(const std::string& address) {
+  v1::DrainWorkerRequest request;
+  request.set_address(address);
+  v1::DrainWorkerResponse response;
+  return impl_->Run([&](auto* context) { return impl_->admin->DrainWorker(context, request, &response); });
+}
+
+bool Client::CancelCall() {
+  const std::lock_guard lock(impl_->mutex);
+  if (impl_->running == nullptr) return false;
+  impl_->running->TryCancel();
+  return true;
+}
+
+}  // namespace baton::cli
