@@ -16,7 +16,7 @@ absl::Status Inbox::Submit(EngineRequest request, TimePoint now) {
   if (!is_new) return InvalidArgument("request id %d is in use", request.id);
   entry->second.control.id = request.id;
   ++unended_;
-  queued_tokens_ += request.prompt.size();
+  if (request.work != WorkKind::kDecode) queued_tokens_ += request.prompt.size();
   arrivals_.push_back({std::move(request), now});
   return absl::OkStatus();
 }
