@@ -1,6 +1,7 @@
 #include "common/sampling/logprobs.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 
 #include "common/sampling/fixed_math.h"
@@ -10,7 +11,12 @@ namespace baton {
 
 RawDistribution::RawDistribution(std::span<const float> logits, float max) : logits_(logits), max_(max) {
   uint64_t mass = 0;
-  for (const float logit : logits) mass += WeightMass(ExpNonPositive(logit - max));
+  std::array<float, 1024> weights;  // piecewise, so that the exponentials are vectorised
+  for (size_t begin = 0; begin < logits.size(); begin += weights.size()) {
+    const auto piece = logits.subspan(begin, std::min(weights.size(), logits.size() - begin));
+    for (size_t i = 0; i < piece.size(); ++i) weights[i] = ExpNonPositive(piece[i] - max);
+    for (size_t i = 0; i < piece.size(); ++i) mass += WeightMass(weights[i]);
+  }
   log_sum_ = Log(static_cast<double>(mass) / 1099511627776.0);
 }
 

@@ -264,6 +264,30 @@ TEST(HandoffRequests, PrefillsThatWaitForReleasesRunOnceTheyCome) {
   }
 }
 
+TEST(HandoffRequests, AnUrgentRequestThatGrowsNeverTakesTheBlocksOfARunningPrefill) {
+  HarnessOptions options;
+  options.blocks = 7;
+  options.scheduler.chunk_tokens = 1;
+  EngineHarness engine(options);
+  auto prefilled = NewSink(), generated = NewSink();
+  EngineRequest prefill = PrefillRequest(1, 16 * 5, 1, prefilled);
+  prefill.priority = 9;
+  ASSERT_TRUE(engine.Submit(prefill).ok());
+  engine.Step();
+  const EngineRequest urgent =
+      MakeRequest(2, MakePrompt(16, 2), 40, generated);  // grows into two blocks, wants a third
+  ASSERT_TRUE(engine.Submit(urgent).ok());
+  ASSERT_TRUE(engine.RunUntilIdle());
+  EXPECT_EQ(prefilled->timings().preemptions, 0u);
+  EXPECT_EQ(prefilled->progress().size(), 80u);
+  EXPECT_TRUE(prefilled->ended());
+  EXPECT_EQ(generated->token_count(), 17u);
+  engine.Release(1);
+  ASSERT_TRUE(engine.RunUntilIdle());
+  EXPECT_EQ(generated->ids(), FakeModelTokens(urgent.sampling, 0, kVocab, urgent.prompt));
+  EXPECT_EQ(generated->timings().preemptions, 0u);
+}
+
 TEST(HandoffRequests, PromptBlocksOfAHandoffBecomeFindable) {
   EngineHarness prefill, decode;
   auto first = NewSink(), local = NewSink();
