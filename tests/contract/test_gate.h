@@ -16,9 +16,12 @@ class TestGate final : public WriteGate {
     absl::MutexLock lock(&mutex_);
     open_.insert(lease);
   }
+  // Returns when no write is under way either.
   void Close(LeaseId lease) {
     absl::MutexLock lock(&mutex_);
     open_.erase(lease);
+    const auto idle = [this] { return in_progress_ == 0; };
+    mutex_.Await(absl::Condition(&idle));
   }
   bool Admit(const WriteStamp& stamp, uint64_t, uint64_t bytes) override {
     absl::MutexLock lock(&mutex_);

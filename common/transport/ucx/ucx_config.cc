@@ -93,8 +93,8 @@ absl::StatusOr<ucp_context_h> MakeUcxContext(const TransportOptions& options) {
   const Setting settings[] = {
       {"TLS", lanes, true},
       {"NET_DEVICES", devices, true},
-      // Posix first: its segments have no name that a killed process would leave behind.
-      {"ALLOC_PRIO", "md:posix,md:sysv,thp,md:*,mmap", true},
+      // Only what the kernel hands out zeroed. Posix first: its segments have no name that a killed process would leave behind.
+      {"ALLOC_PRIO", "md:posix,md:sysv,mmap", true},
       // Without it, endpoints that report a peer's death cannot use shared memory and silently fall back to tcp. Versions
       // differ in the name that this interface knows it by: 1.13 takes the first.
       {"MM_ERROR_HANDLING", "y", false},
