@@ -235,8 +235,13 @@ void TargetLink::DropConnection(const std::string& reason, Target target) {
   // What a handoff still has to say goes over a new connection, if the same process answers there.
   const bool resend = !owing.empty() && target == Target::kMayAnswer && !shutting_down_ && ConnectControl().ok();
   for (const uint64_t id : owing) {
-    With(id,
-         [&](OutgoingTransfer& transfer) { resend&& transfer.may_resend() ? transfer.Resend() : transfer.GiveUp(); });
+    With(id, [&](OutgoingTransfer& transfer) {
+      if (resend && transfer.may_resend()) {
+        transfer.Resend();
+      } else {
+        transfer.GiveUp();
+      }
+    });
   }
   if (idle()) on_idle_();
 }

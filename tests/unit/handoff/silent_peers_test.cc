@@ -1,5 +1,7 @@
 // Peers that misbehave: writers that fall silent, targets that never answer.
 
+#include <sys/socket.h>
+
 #include "common/transport/framed_socket.h"
 #include "tests/unit/handoff/handoff_rig.h"
 
@@ -160,28 +162,87 @@ struct ScriptedTarget {
   std::unique_ptr<ControlServer> server;
 };
 
+// A target's control connection by hand, so that it can be dropped while the listener stays.
+class HandmadeTarget {
+ public:
+  explicit HandmadeTarget(const ControlHello& hello) : hello_(hello), listener_(ListenOn("127.0.0.1", 0).value()) {}
+  uint16_t port() const { return listener_.second; }
+
+  // Accepts the next connection, instead of the one before, and welcomes it.
+  bool Accept() {
+    int fd = -1;
+    if (!Eventually([&] {
+          fd = accept4(listener_.first.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+          return fd >= 0;
+        })) {
+      return false;
+    }
+    socket_ = std::make_unique<FramedSocket>(UniqueFd(fd));
+    if (Next(FrameType::kHello).empty()) return false;
+    socket_->parser().set_max_frame_bytes(kMaxControlFrameBytes);
+    return Send(FrameType::kHello, EncodeHello(hello_)) && Send(FrameType::kWelcome, {});
+  }
+  void Drop() { socket_.reset(); }
+  // The body of the next frame of that type; others are skipped. Empty when none comes.
+  std::string Next(FrameType type) {
+    std::string body;
+    Eventually([&] {
+      EXPECT_EQ(socket_->Read(&frames_), SocketState::kOpen);
+      for (const Frame& frame : std::exchange(frames_, {})) {
+        if (frame.type == type) body = frame.body;
+      }
+      return !body.empty();
+    });
+    return body;
+  }
+  bool Send(FrameType type, const std::string& body) {
+    socket_->Queue(EncodeFrame(type, body));
+    return socket_->Write() == SocketState::kOpen;
+  }
+
+ private:
+  const ControlHello hello_;
+  const std::pair<UniqueFd, uint16_t> listener_;
+  std::unique_ptr<FramedSocket> socket_;
+  std::vector<Frame> frames_;
+};
+
 TEST(Sender, LostAnswerToACommitIsAskedForAgainOnANewConnection) {
   const auto network = std::make_shared<LocalNetwork>();
-  RecordingHandler handler, again;
-  handler.hold_commits = true;
-  ScriptedTarget target(network, &handler);
-  target.host_id = "another host";  // its end of file proves nothing
-  target.server.reset();
-  target.Listen(&handler, 0);
+  DecodeEnd pool(network);  // lends its pool
+  LeaseOffer offer = pool.Reserve(16).value();
+  TargetDescriptor descriptor = DecodeTargetDescriptor(offer.target).value();
+  ControlHello hello;
+  hello.incarnation = descriptor.incarnation;
+  hello.layout_hash = descriptor.layout_hash;
+  hello.numerics_hash = descriptor.numerics_hash;
+  hello.host_id = "another host";  // its end of file proves nothing
+  HandmadeTarget target(hello);
+  descriptor.control_port = target.port();
+  offer.target = Encode(descriptor);
+
   PrefillEnd prefill(network);
-  const LeaseOffer offer = target.Offer();
   const auto handoff = prefill.Begin(offer);
   handoff->PushBlocks(16, Blocks({0}));
   handoff->Commit(16, {{0, 1, false}});
-  ASSERT_TRUE(handler.commits.WaitForCount(1));
+  ASSERT_TRUE(target.Accept());
+  const auto attach = DecodeAttach(target.Next(FrameType::kAttach));
+  ASSERT_TRUE(attach.ok());
+  ASSERT_TRUE(
+      target.Send(FrameType::kAnswer, EncodeAnswer(attach->request, {offer.key.lease, LeaseAnswer::kAttached, ""})));
+  const auto commit = DecodeCommit(target.Next(FrameType::kCommit));
+  ASSERT_TRUE(commit.ok());
+  target.Drop();
 
-  const uint16_t port = target.server->port();
-  target.server.reset();
-  target.Listen(&again, port);
+  ASSERT_TRUE(target.Accept());
+  const auto again = DecodeCommit(target.Next(FrameType::kCommit));
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(again->message.key, commit->message.key);
+  EXPECT_EQ(again->message.checksums, commit->message.checksums);
+  ASSERT_TRUE(
+      target.Send(FrameType::kAnswer, EncodeAnswer(again->request, {offer.key.lease, LeaseAnswer::kCommitted, ""})));
   const HandoffResult result = prefill.WaitForResult();
-  ASSERT_TRUE(again.commits.WaitForCount(1));
   EXPECT_EQ(result.outcome, HandoffOutcome::kCommitted) << result.reason;
-  EXPECT_EQ(again.commits.values()[0].checksums, handler.commits.values()[0].checksums);
 }
 
 TEST(Sender, FenceThatCannotBeSentIsOwed) {
