@@ -30,8 +30,8 @@ void OutgoingTransfer::Start() {
   wires_->SendAttach(id_, AttachMessage{offer_.key});
 }
 
-void OutgoingTransfer::Push(uint32_t tokens_done, std::vector<BlockId> blocks) {
-  PushCall call{tokens_done, std::move(blocks)};
+void OutgoingTransfer::Push(uint32_t tokens_done, std::vector<BlockId> blocks, TimePoint called) {
+  PushCall call{tokens_done, std::move(blocks), called};
   if (stage_ == Stage::kWaiting || stage_ == Stage::kAttaching) {
     early_pushes_.push_back(std::move(call));
   } else if (stage_ == Stage::kOpen) {
@@ -86,7 +86,7 @@ void OutgoingTransfer::ApplyPush(PushCall call) {
   tokens_done_ = call.tokens_done;
   blocks_ = std::move(call.blocks);
   // A block that is filled in part may still change; the prompt's last one goes with the commit.
-  PutUpTo(std::min(tokens_done_ / context_->layout.block_size, prompt_blocks()));
+  PutUpTo(std::min(tokens_done_ / context_->layout.block_size, prompt_blocks()), call.called);
 }
 
 void OutgoingTransfer::ApplyCommit() {
@@ -101,12 +101,12 @@ void OutgoingTransfer::ApplyCommit() {
          absl::StrFormat("commit of %d prompt tokens, KV of %d was pushed", commit_->prompt_tokens, tokens_done_));
     return;
   }
-  PutUpTo(prompt_blocks());
+  PutUpTo(prompt_blocks(), commit_->called);
   SendCommitWhenFlushed();
 }
 
 // Checksums follow the put, so that hashing overlaps with the transfer.
-void OutgoingTransfer::PutUpTo(uint32_t last) {
+void OutgoingTransfer::PutUpTo(uint32_t last, TimePoint pushed) {
   if (last <= next_block_) return;
   const auto runs = PlanPuts(context_->layout, context_->memory, offer_, blocks_, next_block_, last);
   if (!runs.ok()) {
@@ -121,7 +121,7 @@ void OutgoingTransfer::PutUpTo(uint32_t last) {
     return;
   }
   ++open_flushes_;
-  result_.chunks.push_back({now, now, last - next_block_});
+  result_.chunks.push_back({pushed, now, now, last - next_block_});
   result_.blocks += last - next_block_;
   result_.bytes += (last - next_block_) * context_->layout.BytesPerBlock();
   for (const PutRun& run : *runs) {

@@ -62,7 +62,7 @@ class OutgoingTransfer {
   bool done() const { return stage_ == Stage::kDone; }
 
   void Start();  // the connection is there
-  void Push(uint32_t tokens_done, std::vector<BlockId> blocks);
+  void Push(uint32_t tokens_done, std::vector<BlockId> blocks, TimePoint called);
   void Commit(uint32_t prompt_tokens, std::vector<FirstToken> first_tokens, TimePoint called);
   void Abort(const std::string& reason);
 
@@ -90,6 +90,7 @@ class OutgoingTransfer {
   struct PushCall {
     uint32_t tokens_done;
     std::vector<BlockId> blocks;
+    TimePoint called;
   };
   struct CommitCall {
     uint32_t prompt_tokens;
@@ -99,7 +100,7 @@ class OutgoingTransfer {
 
   void ApplyPush(PushCall call);
   void ApplyCommit();
-  void PutUpTo(uint32_t last);
+  void PutUpTo(uint32_t last, TimePoint pushed);
   void SendCommitWhenFlushed();
   void SendFenceWhenFlushed();
   void SendCommit();

@@ -31,6 +31,7 @@ struct HandoffResult {
   Duration tail{0};      // Commit called to answer: what the transfer adds after the last chunk
   std::string lane;
   struct ChunkTimes {
+    TimePoint pushed;  // PushBlocks (or Commit) was called: the chunk's computation had just ended
     TimePoint put_started, put_flushed;
     uint32_t blocks;
   };

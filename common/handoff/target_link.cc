@@ -28,9 +28,8 @@ class LinkedHandoff final : public OutgoingHandoff {
   }
 
   void PushBlocks(uint32_t tokens_done, std::span<const BlockId> blocks) override {
-    Tell([tokens_done, table = std::vector<BlockId>(blocks.begin(), blocks.end())](OutgoingTransfer& transfer) mutable {
-      transfer.Push(tokens_done, std::move(table));
-    });
+    Tell([tokens_done, table = std::vector<BlockId>(blocks.begin(), blocks.end()), now = clock_->Now()](
+             OutgoingTransfer& transfer) mutable { transfer.Push(tokens_done, std::move(table), now); });
   }
   void Commit(uint32_t prompt_tokens, std::vector<FirstToken> first_tokens) override {
     settled_ = true;

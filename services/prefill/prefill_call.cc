@@ -108,7 +108,6 @@ void PrefillCall::BeginHandoff(const std::string& bytes) {
       handoff_->Abort(failure_->error_message());
     } else {
       if (tokens_done_ > 0) {
-        computed_.push_back(context_->runtime->clock.Now());
         handoff_->PushBlocks(tokens_done_, blocks_);
       }
       if (!first_tokens_.empty()) handoff_->Commit(prompt_tokens_, first_tokens_);
@@ -130,7 +129,6 @@ void PrefillCall::OnPromptProgress(uint32_t tokens_done, std::span<const BlockId
   tokens_done_ = tokens_done;
   blocks_.assign(blocks.begin(), blocks.end());
   if (!handoff_ || failure_) return;
-  computed_.push_back(context_->runtime->clock.Now());
   handoff_->PushBlocks(tokens_done_, blocks_);
 }
 
@@ -211,13 +209,12 @@ internal::v1::PrefillDone PrefillCall::Report() const {
   done.set_transfer_seconds(Seconds(result_->transfer));
   done.set_tail_seconds(Seconds(result_->tail));
   done.set_transport(context_->transport + "/" + result_->lane);
-  for (size_t i = 0; i < result_->chunks.size(); ++i) {
-    const HandoffResult::ChunkTimes& times = result_->chunks[i];
+  for (const HandoffResult::ChunkTimes& times : result_->chunks) {
     auto* chunk = done.add_chunks();
+    chunk->set_computed(Seconds(times.pushed - started_));
     chunk->set_put_started(Seconds(times.put_started - started_));
     chunk->set_put_flushed(Seconds(times.put_flushed - started_));
     chunk->set_blocks(times.blocks);
-    if (i < computed_.size()) chunk->set_computed(Seconds(computed_[i] - started_));
   }
   return done;
 }

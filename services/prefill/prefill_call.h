@@ -68,7 +68,6 @@ class PrefillCall final : public ServerStreamHandler<internal::v1::PrefillReques
   uint32_t prompt_tokens_ ABSL_GUARDED_BY(mutex_) = 0;
   uint32_t tokens_done_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<BlockId> blocks_ ABSL_GUARDED_BY(mutex_);
-  std::vector<TimePoint> computed_ ABSL_GUARDED_BY(mutex_);  // end of each chunk since the handoff began
   std::vector<FirstToken> first_tokens_ ABSL_GUARDED_BY(mutex_);
   std::optional<EngineTimings> timings_ ABSL_GUARDED_BY(mutex_);  // set: the engine has ended it
 

@@ -60,8 +60,8 @@ void CheckSampling(const v1::SamplingParameters& in, const ServedModel& model, V
   std::sort(params.logit_bias.begin(), params.logit_bias.end());
   if (in.has_logprobs()) params.logprobs = in.logprobs();
 
-  violations.CheckRange("sampling.temperature", params.temperature, 0, 10);
-  violations.CheckRange("sampling.top_p", params.top_p, 0, 1, true);
+  violations.CheckRange("sampling.temperature", params.temperature, 0, 2);
+  violations.CheckRange("sampling.top_p", params.top_p, 0, 1);
   violations.CheckRange("sampling.min_p", params.min_p, 0, 1);
   violations.CheckRange("sampling.repetition_penalty", params.repetition_penalty, 0, 100, true);
   violations.CheckRange("sampling.presence_penalty", params.presence_penalty, -2, 2);

@@ -119,7 +119,8 @@ class Api(unittest.TestCase):
             inference_pb2.DetokenizeRequest(ids=[288])))
 
     def test_every_wrong_field_is_named_with_its_limit(self):
-        for field, value, limit in (("temperature", -1, "10"), ("temperature", float("nan"), "10"), ("top_p", 0, "1"),
+        for field, value, limit in (("temperature", -1, "2"), ("temperature", float("nan"), "2"),
+                                    ("temperature", 2.5, "2"), ("top_p", -0.1, "1"), ("top_p", float("inf"), "1"),
                                     ("top_p", 1.5, "1"), ("min_p", 2, "1"), ("repetition_penalty", 0, "100"),
                                     ("presence_penalty", 3, "2"), ("frequency_penalty", -3, "2"), ("max_tokens", 0, "1"),
                                     ("n", 0, "64"), ("n", 65, "64"), ("logprobs", 21, "20"), ("stop", [""], "1"),
