@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the Debian packages Baton is built and tested with (Debian 12 and 13). Every script and image uses this file.
-#   install-deps.sh [build|test|runtime]...     default: build
+#   install-deps.sh [build|test|runtime|model]...     default: build
 # Prints nothing when all is there already; needs root (or sudo) only when something is missing.
 set -euo pipefail
 
@@ -16,6 +16,7 @@ test=(
 )
 # Shared libraries pulled in by the -dev packages are what the programs need at run time.
 runtime=(curl)
+model=(python3 python3-pip)  # what get-model.sh needs
 
 packages=()
 for set in "${@:-build}"; do
@@ -23,7 +24,8 @@ for set in "${@:-build}"; do
     build) packages+=("${build[@]}") ;;
     test) packages+=("${build[@]}" "${test[@]}") ;;
     runtime) packages+=("${runtime[@]}") ;;
-    *) echo "install-deps.sh: unknown set '$set' (build, test or runtime)" >&2; exit 2 ;;
+    model) packages+=("${model[@]}") ;;
+    *) echo "install-deps.sh: unknown set '$set' (build, test, runtime or model)" >&2; exit 2 ;;
   esac
 done
 
