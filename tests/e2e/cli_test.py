@@ -1,0 +1,158 @@
+"""The program `baton` against a real cluster."""
+
+import json
+import os
+import signal
+import subprocess
+import unittest
+
+import harness
+
+
+def start(*arguments, router):
+    environment = dict(os.environ, BATON_ROUTER=router)
+    return subprocess.Popen([os.path.join(harness.BIN, "baton"), *arguments], stdin=subprocess.PIPE,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+
+
+class CliTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = harness.Cluster(router_flags=("--disaggregation", "always"))
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.cluster.close()
+
+    def baton(self, *arguments, stdin="", status=0):
+        """Standard output and standard error of a call that must end with `status`."""
+        process = start(*arguments, router=self.cluster.router.address)
+        out, err = process.communicate(stdin, timeout=harness.PATIENCE)
+        self.assertEqual(process.returncode, status, err)
+        return out, err
+
+    def test_models_tells_readiness_in_one_line(self):
+        out, _ = self.baton("models", "--json")
+        self.assertEqual(out.count("\n"), 1)
+        self.assertIn('"ready":true', out)
+        self.assertTrue(json.loads(out)["models"][0]["has_chat_template"])
+
+    def test_generate_prints_the_text_of_the_api(self):
+        expected = self.cluster.generate("hello world", temperature=0, max_tokens=12).choices[0].text
+        out, _ = self.baton("generate", "--temperature", "0", "--max_tokens", "12", "hello", "world")
+        self.assertEqual(out, expected + "\n")
+        out, _ = self.baton("generate", "--temperature", "0", "--max_tokens", "12", "--no_stream", "-", stdin="hello world\n")
+        self.assertEqual(out, expected + "\n")
+
+    def test_stats_tell_the_route_and_what_moved(self):
+        prompt = "what moved between the workers " * 2
+        _, err = self.baton("generate", "--max_tokens", "6", "--ignore_eos", "--stats", prompt)
+        self.assertIn(f"{self.cluster.prefill[0].address} -> {self.cluster.decode[0].address} (policy)", err)
+        self.assertRegex(err, r"KV moved +[\d.]+ KiB over ucx/")
+        self.assertRegex(err, r"ITL +mean .* p50 .* p99 ")
+
+    def test_json_lines_carry_deltas_and_a_report(self):
+        out, _ = self.baton("generate", "--json", "--n", "2", "--seed", "7", "--temperature", "1", "--max_tokens", "5",
+                            "--ignore_eos", "hello")
+        lines = [json.loads(line) for line in out.splitlines()]
+        self.assertEqual(lines[0]["type"], "start")
+        self.assertEqual(lines[0]["seed"], 7)
+        expected = self.cluster.generate("hello", n=2, seed=7, temperature=1, max_tokens=5, ignore_eos=True)
+        for choice in expected.choices:
+            ids = [i for l in lines if l["type"] == "delta" and l["index"] == choice.index for i in l["token_ids"]]
+            self.assertEqual(ids, list(choice.token_ids))
+        self.assertEqual(lines[-1]["type"], "report")
+        self.assertEqual(lines[-1]["usage"]["completion_tokens"], 10)
+
+    def test_choices_are_shown_apart(self):
+        out, _ = self.baton("generate", "--n", "2", "--max_tokens", "3", "hello")
+        self.assertLess(out.index("=== choice 0 ==="), out.index("=== choice 1 ==="))
+
+    def test_errors_are_one_line_with_the_violations(self):
+        out, err = self.baton("generate", "--top_p", "7", "--temperature", "-2", "hello", status=1)
+        self.assertEqual(out, "")
+        self.assertEqual(err.count("\n"), 1)
+        self.assertTrue(err.startswith("baton: INVALID_ARGUMENT: "))
+        self.assertIn("sampling.top_p: is 7", err)
+        _, err = self.baton("generate", "--model", "other", "hello", status=1)
+        self.assertIn("NOT_FOUND", err)
+        _, err = self.baton("generate", "--max_tokens", "many", "hello", status=2)
+        self.assertIn("--max_tokens", err)
+
+    def test_chat_over_a_pipe_remembers_and_resets(self):
+        # Every turn is decided by the whole conversation, so equal answers mean equal conversations.
+        lines = "first\nsecond\n/reset\nfirst\n/quit\nnever asked\n"
+        out, _ = self.baton("chat", "--temperature", "0", "--max_tokens", "4", "--ignore_eos", "--seed", "1", stdin=lines)
+        first = self.cluster.generate([("user", "first")], temperature=0, max_tokens=4, ignore_eos=True).choices[0].text
+        second = self.cluster.generate([[("user", "first"), ("assistant", first), ("user", "second")]], temperature=0,
+                                       max_tokens=4, ignore_eos=True).choices[0].text
+        self.assertEqual(out, f"{first}\n{second}\n{first}\n")
+
+    def test_interrupt_cancels_the_call(self):
+        decode = self.cluster.decode[0]
+        decode.popen.send_signal(signal.SIGSTOP)  # so that the answer cannot come before the interrupt
+        try:
+            process = start("generate", "--max_tokens", "50", "--ignore_eos", "interrupt me",
+                            router=self.cluster.router.address)
+            harness.wait_until(lambda: self.cluster.router.metrics()["baton_requests_running"] == 1, "the call runs")
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=harness.PATIENCE)
+        finally:
+            decode.popen.send_signal(signal.SIGCONT)
+        self.assertEqual(process.returncode, 130)
+        self.cluster.assert_idle()
+
+    def test_interrupt_in_a_chat_stops_the_answer_alone(self):
+        decode = self.cluster.decode[0]
+        process = start("chat", "--temperature", "0", "--max_tokens", "8", "--ignore_eos",
+                        router=self.cluster.router.address)
+        decode.popen.send_signal(signal.SIGSTOP)
+        try:
+            process.stdin.write("this answer is stopped\n")
+            process.stdin.flush()
+            running = lambda: self.cluster.router.metrics()["baton_requests_running"]
+            harness.wait_until(lambda: running() == 1, "the call runs")
+            process.send_signal(signal.SIGINT)
+            harness.wait_until(lambda: running() == 0, "the call is cancelled")
+        finally:
+            decode.popen.send_signal(signal.SIGCONT)
+        out, err = process.communicate("/reset\nhello\n", timeout=harness.PATIENCE)
+        self.assertEqual((process.returncode, err), (0, ""))
+        expected = self.cluster.generate([("user", "hello")], temperature=0, max_tokens=8, ignore_eos=True)
+        self.assertTrue(out.endswith(expected.choices[0].text + "\n"), out)
+        self.cluster.assert_idle()
+
+    def test_tokenize_shows_ids_and_pieces(self):
+        out, _ = self.baton("tokenize", "--json", "hello there")
+        tokens = json.loads(out)
+        self.assertEqual("".join(tokens["tokens"]), "hello there")
+        out, _ = self.baton("tokenize", "-", stdin="hello there")
+        self.assertEqual([int(line.split()[1]) for line in out.splitlines()[1:]], tokens["ids"])
+
+    def test_top_shows_every_worker(self):
+        out, _ = self.baton("top", "--once")
+        for worker in self.cluster.prefill + self.cluster.decode:
+            self.assertIn(worker.address, out)
+        out, _ = self.baton("top", "--once", "--json")
+        for worker in json.loads(out)["workers"]:
+            self.assertEqual(worker["state"], "ready")
+            self.assertGreater(sum(worker["kv_blocks"].values()), 0)
+
+
+class DrainTest(unittest.TestCase):
+    def test_drained_worker_exits(self):
+        with harness.Cluster() as cluster:
+            router, worker = cluster.router.address, cluster.prefill[0]
+            unknown = start("drain", "127.0.0.1:1", router=router)
+            _, err = unknown.communicate(timeout=harness.PATIENCE)
+            self.assertEqual(unknown.returncode, 1)
+            self.assertIn("NOT_FOUND", err)
+            process = start("drain", worker.address, router=router)
+            out, err = process.communicate(timeout=harness.PATIENCE)
+            self.assertEqual(process.returncode, 0, err)
+            self.assertIn(worker.address, out)
+            self.assertEqual(worker.popen.wait(harness.PATIENCE), 0)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
