@@ -39,7 +39,8 @@ inline std::vector<TransportMode> AllTransportModes() {
   std::vector<TransportMode> modes = {
       {"LocalOneSided", "local", "", false, "local", false},     {"LocalMessages", "local", "", true, "local", true},
       {"UcxSharedMemory", "ucx", "", false, "shm", false},       {"UcxTcp", "ucx", "tcp,self", false, "tcp", true},
-      {"UcxSharedMemoryMessages", "ucx", "", true, "shm", true},
+      {"UcxMessages", "ucx", "", true, "tcp", true},
+      {"UcxSharedMemoryMessages", "ucx", "posix,sysv,self,tcp", true, "shm", true},
   };
   const std::vector<std::string> built = TransportNames();
   std::erase_if(modes,

@@ -80,7 +80,11 @@ absl::StatusOr<ucp_context_h> MakeUcxContext(const TransportOptions& options) {
     for (const std::string& device : rdma) devices += "," + device;
   }
   std::string lanes = options.ucx_tls;
-  if (lanes.empty()) lanes = rdma.empty() ? "posix,sysv,self,tcp" : "all";
+  if (lanes.empty() && options.message_puts) {
+    lanes = rdma.empty() ? "self,tcp" : "self,tcp,ib";  // UCX carries large messages slower by shared memory than by tcp
+  } else if (lanes.empty()) {
+    lanes = rdma.empty() ? "posix,sysv,self,tcp" : "all";
+  }
 
   ucp_config_t* config = nullptr;
   BATON_RETURN_IF_ERROR(UcxStatus(ucp_config_read(nullptr, nullptr, &config), "UCX configuration"));

@@ -71,6 +71,7 @@ class UcxOutbound : public std::enable_shared_from_this<UcxOutbound> {
   const UcxDescriptor target_;
   bool messages_;  // puts travel as messages that the target may refuse
   std::string_view lane_ = "tcp";
+  std::byte* mapped_pool_ = nullptr;  // the peer's pool in this address space, where shared memory reaches it
   ucp_ep_h endpoint_ = nullptr;
   ucp_rkey_h remote_key_ = nullptr;
   bool closing_endpoint_ = false;
