@@ -82,14 +82,15 @@ void Generation::Tokenize(const v1::GenerateRequest& request) {
       }
       return End(ToGrpc(tokens.status()));
     }
-    auto spec = MakeSpec(*std::move(tokens), static_cast<uint32_t>(i));
+    auto spec = MakeSpec(request.prompts(i), *std::move(tokens), static_cast<uint32_t>(i));
     if (!spec.ok()) return End(ToGrpc(spec.status()));
     specs.push_back(*std::move(spec));
   }
   Launch(std::move(specs));
 }
 
-absl::StatusOr<PromptSpec> Generation::MakeSpec(std::vector<TokenId> tokens, uint32_t index) const {
+absl::StatusOr<PromptSpec> Generation::MakeSpec(const v1::Prompt& prompt, std::vector<TokenId> tokens,
+                                                uint32_t index) const {
   const uint32_t limit = plan_.model->max_model_len;
   if (tokens.size() >= limit) {
     return FailedPrecondition("prompts[%d]: has %d tokens, the model takes %d with at least one to generate", index,
@@ -105,6 +106,8 @@ absl::StatusOr<PromptSpec> Generation::MakeSpec(std::vector<TokenId> tokens, uin
   spec.sampling.max_tokens = std::min(plan_.max_tokens.value_or(context_.router.config->default_max_tokens), room);
   spec.sampling.min_tokens = std::min(spec.sampling.min_tokens, spec.sampling.max_tokens);
   spec.output = plan_.output;
+  // An answer to a chat starts a text of its own; after a plain prompt the first space belongs to the text.
+  spec.output.strip_leading_space = prompt.has_chat();
   spec.priority = plan_.priority;
   spec.cache_salt = plan_.cache_salt;
   spec.traceparent = traceparent_;

@@ -78,7 +78,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
   void Tokenize(const v1::GenerateRequest& request);
   // The prompt's tokens as a job's specification; FAILED_PRECONDITION with both numbers when it is too long.
-  absl::StatusOr<PromptSpec> MakeSpec(std::vector<TokenId> tokens, uint32_t index) const;
+  absl::StatusOr<PromptSpec> MakeSpec(const v1::Prompt& prompt, std::vector<TokenId> tokens, uint32_t index) const;
   void Launch(std::vector<PromptSpec> specs);
   void OnAdmitted(uint32_t index);
   void OnJobEnd(uint32_t index, const grpc::Status& status, const v1::PromptReport& report);
