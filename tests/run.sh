@@ -9,7 +9,6 @@ if [ "${1:-}" = --preset ]; then preset=$2; shift 2; fi
 deploy/local/install-deps.sh test
 cmake --preset "$preset"
 cmake --build --preset "$preset"
-# UCX: its own signal handlers would hide a crash's exit status; its memory hooks are what ThreadSanitizer cannot follow.
-export UCX_HANDLE_ERRORS=none
+# UCX's memory hooks are what ThreadSanitizer cannot follow.
 [ "$preset" != tsan ] || export UCX_MEM_EVENTS=n
 ctest --preset "$preset" -j "$(nproc)" "$@"

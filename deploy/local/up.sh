@@ -46,7 +46,7 @@ echo "$path $port $disaggregation" >"$run/model"
 start() {  # name program flags...
   local name=$1; shift
   if alive "$name"; then return; fi
-  UCX_HANDLE_ERRORS=none setsid "$bin/$1" "${@:2}" >"$run/$name.log" 2>&1 </dev/null &
+  setsid "$bin/$1" "${@:2}" >"$run/$name.log" 2>&1 </dev/null &
   echo $! >"$run/$name.pid"
 }
 step "starting router, prefill and decode with $path"

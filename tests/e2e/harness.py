@@ -70,7 +70,7 @@ class Process:
         self.flags = flags
         self.lines = []
         self._changed = threading.Condition()
-        environment = dict(os.environ, UCX_HANDLE_ERRORS="none", **(env or {}))
+        environment = dict(os.environ, **(env or {}))
         self.popen = subprocess.Popen([os.path.join(BIN, program), *flags], stdin=subprocess.DEVNULL,
                                       stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment)
         threading.Thread(target=self._read, daemon=True).start()

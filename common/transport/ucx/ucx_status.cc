@@ -59,8 +59,12 @@ absl::Status UcxStatus(ucs_status_t status, std::string_view what) {
 void TameUcx() {
   static std::once_flag once;
   std::call_once(once, [] {
-    for (const int number : {SIGSEGV, SIGBUS, SIGILL, SIGFPE}) ucs_debug_disable_signal(number);
-    ucs_log_push_handler(LogToStderr);
+    ucs_log_push_handler(LogToStderr);  // first: it would print to stdout
+    for (const int number : {SIGSEGV, SIGBUS, SIGILL, SIGFPE}) {
+      struct sigaction current {};
+      // Not installed where UCX_HANDLE_ERRORS=none; taking away what is not there is a warning.
+      if (sigaction(number, nullptr, &current) == 0 && current.sa_handler != SIG_DFL) ucs_debug_disable_signal(number);
+    }
   });
 }
 
