@@ -32,10 +32,10 @@ class Budget {
     return ResourceExhausted("chat template made a string of %d bytes, the limit is %d", size, limits_.string_bytes);
   }
 
-  // Before a string of `size` bytes is kept: its size, the work, and the memory it takes.
-  absl::Status ReserveString(size_t size) {
+  // Before a string is kept: its size, the work it was, and the memory it takes.
+  absl::Status ReserveString(size_t size, size_t memory_bytes) {
     BATON_RETURN_IF_ERROR(CheckString(size));
-    BATON_RETURN_IF_ERROR(Memory(size));
+    BATON_RETURN_IF_ERROR(Memory(memory_bytes));
     return Step(1 + static_cast<int64_t>(size / 64));
   }
 

@@ -119,7 +119,7 @@ absl::StatusOr<Value> FormatPercent(Runtime& runtime, const Text& format, const 
     } else {
       return InvalidArgument("unsupported conversion %%%c in a format", conversion.type);
     }
-    BATON_RETURN_IF_ERROR(runtime.budget().ReserveString(result.size()));
+    BATON_RETURN_IF_ERROR(runtime.budget().ReserveString(result.size(), 0));
   }
   if (next_value < values.size() && !may_be_unused) return InvalidArgument("not all arguments of a format are used");
   return runtime.NewString(std::move(result));

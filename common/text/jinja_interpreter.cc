@@ -66,7 +66,7 @@ absl::StatusOr<Text> Interpreter::Run() {
 }
 
 absl::Status Interpreter::Emit(const Text& text) {
-  BATON_RETURN_IF_ERROR(runtime_.budget().Output(output_.size() + text.size()));
+  BATON_RETURN_IF_ERROR(runtime_.budget().Output(output_.memory_bytes() + text.size()));
   BATON_RETURN_IF_ERROR(runtime_.budget().Step(static_cast<int64_t>(text.size() / 64)));
   output_.Append(text);
   return absl::OkStatus();

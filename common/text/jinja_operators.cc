@@ -79,7 +79,8 @@ absl::StatusOr<Value> CalculateFloats(Operator op, double a, double b) {
   double remainder = std::fmod(a, b);
   if (remainder != 0 && (remainder < 0) != (b < 0)) remainder += b;
   if (op == Operator::kModulo) return Value(remainder == 0 ? std::copysign(0.0, b) : remainder);
-  return Value(std::round((a - remainder) / b));
+  const double quotient = std::round((a - remainder) / b);
+  return Value(quotient == 0 ? std::copysign(0.0, a / b) : quotient);
 }
 
 absl::StatusOr<Value> Repeat(Runtime& runtime, const Value& value, int64_t count) {

@@ -19,7 +19,7 @@ const Value* Arguments::Find(size_t index, std::string_view name) const {
 }
 
 absl::StatusOr<Value> Runtime::NewString(Text text) {
-  BATON_RETURN_IF_ERROR(budget_.ReserveString(text.size()));
+  BATON_RETURN_IF_ERROR(budget_.ReserveString(text.size(), text.memory_bytes()));
   return Value(String(std::make_shared<StringBody>(std::move(text), budget_.live_string_bytes())));
 }
 
@@ -157,7 +157,7 @@ absl::Status Runtime::AppendString(Text& out, const Value& value) {
     begin = run.end;
   }
   out.Append(std::string_view(&quote, 1), Origin::kCaller);
-  return budget_.ReserveString(out.size());
+  return budget_.ReserveString(out.size(), 0);
 }
 
 // The brackets around a caller's values count as the caller's.
@@ -267,7 +267,7 @@ absl::StatusOr<bool> Runtime::Contains(const Value& container, const Value& item
   if (container.IsString()) {
     if (!item.IsString()) return TypeError("what is looked for in a string", item);
     BATON_RETURN_IF_ERROR(budget_.Step(1 + static_cast<int64_t>(container.bytes().size() / 64)));
-    return container.bytes().find(item.bytes()) != std::string::npos;
+    return Find(container.bytes(), item.bytes()) != std::string_view::npos;
   }
   if (const auto* dict = container.If<Dict*>()) return (*dict)->Find(item) != nullptr;
   if (const auto* list = container.If<List*>()) {

@@ -124,7 +124,7 @@ absl::StatusOr<Value> CaseMethod(Runtime& runtime, const Text& text, const Argum
 template <bool kFromRight>
 absl::StatusOr<Value> FindMethod(Runtime&, const Text& text, const Arguments& arguments) {
   BATON_ASSIGN_OR_RETURN(const Text* wanted, TextArgument(arguments, 0, "sub"));
-  const size_t found = kFromRight ? text.bytes().rfind(wanted->bytes()) : text.bytes().find(wanted->bytes());
+  const size_t found = kFromRight ? FindLast(text.bytes(), wanted->bytes()) : Find(text.bytes(), wanted->bytes());
   if (found == std::string::npos) return Value(int64_t{-1});
   return Value(static_cast<int64_t>(CountCodePoints(std::string_view(text.bytes()).substr(0, found))));
 }
@@ -156,7 +156,7 @@ template <bool kFromRight>
 absl::StatusOr<Value> PartitionMethod(Runtime& runtime, const Text& text, const Arguments& arguments) {
   BATON_ASSIGN_OR_RETURN(const Text* separator, TextArgument(arguments, 0, "sep"));
   if (separator->empty()) return InvalidArgument("the separator of partition is empty");
-  const size_t found = kFromRight ? text.bytes().rfind(separator->bytes()) : text.bytes().find(separator->bytes());
+  const size_t found = kFromRight ? FindLast(text.bytes(), separator->bytes()) : Find(text.bytes(), separator->bytes());
   std::vector<Text> parts(3);
   if (found == std::string::npos) {
     parts[kFromRight ? 2 : 0] = text;

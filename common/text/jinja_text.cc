@@ -1,5 +1,7 @@
 #include "common/text/jinja_text.h"
 
+#include <string.h>  // memmem
+
 #include <algorithm>
 #include <utility>
 
@@ -69,15 +71,6 @@ size_t SequenceLength(std::string_view bytes, size_t offset) {
   return length;
 }
 
-bool Contains(std::string_view characters, std::string_view code_point) {
-  for (size_t at = 0; at < characters.size();) {
-    const size_t next = NextCodePoint(characters, at);
-    if (characters.substr(at, next - at) == code_point) return true;
-    at = next;
-  }
-  return false;
-}
-
 }  // namespace
 
 size_t NextCodePoint(std::string_view bytes, size_t offset) {
@@ -131,21 +124,40 @@ bool IsSpace(int32_t code_point) {
          code_point == 0x202F || code_point == 0x205F || code_point == 0x3000;
 }
 
+size_t Find(std::string_view bytes, std::string_view wanted, size_t from) {
+  if (from > bytes.size()) return std::string_view::npos;
+  if (wanted.empty()) return from;
+  const void* found = memmem(bytes.data() + from, bytes.size() - from, wanted.data(), wanted.size());
+  return found == nullptr ? std::string_view::npos
+                          : static_cast<size_t>(static_cast<const char*>(found) - bytes.data());
+}
+
+size_t FindLast(std::string_view bytes, std::string_view wanted) {
+  const std::string backwards(bytes.rbegin(), bytes.rend());
+  const size_t found = Find(backwards, std::string(wanted.rbegin(), wanted.rend()));
+  return found == std::string_view::npos ? found : bytes.size() - found - wanted.size();
+}
+
 Text Strip(const Text& text, const std::string* characters, bool left, bool right) {
   const std::string_view bytes = text.bytes();
-  auto strips = [&](size_t begin, size_t end) {
-    return characters == nullptr ? IsSpace(CodePointAt(bytes, begin))
-                                 : Contains(*characters, bytes.substr(begin, end - begin));
+  std::vector<int32_t> wanted;
+  for (size_t at = 0; characters != nullptr && at < characters->size(); at = NextCodePoint(*characters, at)) {
+    wanted.push_back(CodePointAt(*characters, at));
+  }
+  std::sort(wanted.begin(), wanted.end());
+  auto strips = [&](size_t at) {
+    const int32_t code_point = CodePointAt(bytes, at);
+    return characters == nullptr ? IsSpace(code_point) : std::binary_search(wanted.begin(), wanted.end(), code_point);
   };
   size_t begin = 0, end = bytes.size();
   while (left && begin < end) {
     const size_t next = NextCodePoint(bytes, begin);
-    if (!strips(begin, next)) break;
+    if (!strips(begin)) break;
     begin = next;
   }
   while (right && begin < end) {
     const size_t previous = PreviousCodePoint(bytes, end);
-    if (!strips(previous, end)) break;
+    if (!strips(previous)) break;
     end = previous;
   }
   return text.Slice(begin, end);
@@ -198,26 +210,25 @@ std::vector<Piece> SplitAtSpaceFromRight(std::string_view bytes, int64_t limit, 
   return pieces;
 }
 
-std::vector<Piece> SplitAt(std::string_view bytes, std::string_view separator, int64_t limit, bool from_right,
-                           size_t max_pieces) {
+std::vector<Piece> SplitAt(std::string_view bytes, std::string_view separator, int64_t limit, size_t max_pieces) {
   std::vector<Piece> pieces;
-  size_t begin = 0, end = bytes.size();
+  size_t begin = 0;
   while ((limit < 0 || static_cast<int64_t>(pieces.size()) < limit) && pieces.size() <= max_pieces) {
-    if (from_right) {
-      if (end < separator.size()) break;
-      const size_t found = bytes.rfind(separator, end - separator.size());
-      if (found == std::string_view::npos) break;
-      pieces.push_back({found + separator.size(), end});
-      end = found;
-    } else {
-      const size_t found = bytes.find(separator, begin);
-      if (found == std::string_view::npos) break;
-      pieces.push_back({begin, found});
-      begin = found + separator.size();
-    }
+    const size_t found = Find(bytes, separator, begin);
+    if (found == std::string_view::npos) break;
+    pieces.push_back({begin, found});
+    begin = found + separator.size();
   }
-  pieces.push_back({begin, end});
-  if (from_right) std::reverse(pieces.begin(), pieces.end());
+  pieces.push_back({begin, bytes.size()});
+  return pieces;
+}
+
+std::vector<Piece> SplitAtFromRight(std::string_view bytes, std::string_view separator, int64_t limit,
+                                    size_t max_pieces) {
+  const std::string backwards(bytes.rbegin(), bytes.rend());
+  std::vector<Piece> pieces = SplitAt(backwards, std::string(separator.rbegin(), separator.rend()), limit, max_pieces);
+  for (Piece& piece : pieces) piece = {bytes.size() - piece.end, bytes.size() - piece.begin};
+  std::reverse(pieces.begin(), pieces.end());
   return pieces;
 }
 
@@ -225,10 +236,14 @@ std::vector<Piece> SplitAt(std::string_view bytes, std::string_view separator, i
 
 std::vector<Text> Split(const Text& text, const std::string* separator, int64_t limit, bool from_right,
                         size_t max_pieces) {
-  const std::vector<Piece> pieces = separator != nullptr
-                                        ? SplitAt(text.bytes(), *separator, limit, from_right, max_pieces)
-                                    : from_right ? SplitAtSpaceFromRight(text.bytes(), limit, max_pieces)
-                                                 : SplitAtSpace(text.bytes(), limit, max_pieces);
+  const std::string_view bytes = text.bytes();
+  std::vector<Piece> pieces;
+  if (separator == nullptr) {
+    pieces = from_right ? SplitAtSpaceFromRight(bytes, limit, max_pieces) : SplitAtSpace(bytes, limit, max_pieces);
+  } else {
+    pieces = from_right ? SplitAtFromRight(bytes, *separator, limit, max_pieces)
+                        : SplitAt(bytes, *separator, limit, max_pieces);
+  }
   std::vector<Text> result;
   result.reserve(pieces.size());
   for (const Piece& piece : pieces) result.push_back(text.Slice(piece.begin, piece.end));
@@ -268,8 +283,8 @@ void ForEachMatch(std::string_view bytes, std::string_view from, int64_t limit, 
     }
     return;
   }
-  for (size_t at = bytes.find(from); at != std::string_view::npos && limit != 0;
-       at = bytes.find(from, at + from.size())) {
+  for (size_t at = Find(bytes, from); at != std::string_view::npos && limit != 0;
+       at = Find(bytes, from, at + from.size())) {
     found(at);
     --limit;
   }

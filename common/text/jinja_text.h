@@ -29,6 +29,8 @@ class Text {
   const std::string& bytes() const { return bytes_; }
   size_t size() const { return bytes_.size(); }
   bool empty() const { return bytes_.empty(); }
+  // What it takes while it is kept, bookkeeping included.
+  size_t memory_bytes() const { return bytes_.size() + runs_.size() * sizeof(Run) + 64; }
   const std::vector<Run>& runs() const { return runs_; }  // neighbours differ in origin
 
   void Append(std::string_view bytes, Origin origin);
@@ -53,6 +55,11 @@ size_t CountCodePoints(std::string_view bytes);
 size_t OffsetOfCodePoint(std::string_view bytes, size_t index);
 void AppendCodePoint(std::string& bytes, int32_t code_point);
 bool IsSpace(int32_t code_point);  // as Python's str.isspace
+
+// Offset of the first or last `wanted` in `bytes` from `from` on, npos if there is none. Linear in the worst case,
+// which std::string::find is not: templates may look for anything in anything.
+size_t Find(std::string_view bytes, std::string_view wanted, size_t from = 0);
+size_t FindLast(std::string_view bytes, std::string_view wanted);
 
 // Python's str methods. `characters` null: white space.
 Text Strip(const Text& text, const std::string* characters, bool left, bool right);

@@ -24,10 +24,10 @@ class Scope;
 // A string and the account its bytes are charged to while it lives (null for the template's own constants).
 struct StringBody {
   StringBody(Text text, int64_t* live_bytes) : text(std::move(text)), live_bytes(live_bytes) {
-    if (live_bytes != nullptr) *live_bytes += static_cast<int64_t>(this->text.size());
+    if (live_bytes != nullptr) *live_bytes += static_cast<int64_t>(this->text.memory_bytes());
   }
   ~StringBody() {
-    if (live_bytes != nullptr) *live_bytes -= static_cast<int64_t>(text.size());
+    if (live_bytes != nullptr) *live_bytes -= static_cast<int64_t>(text.memory_bytes());
   }
   StringBody(const StringBody&) = delete;
   StringBody& operator=(const StringBody&) = delete;
