@@ -60,7 +60,7 @@ wait_ready() {
     for name in prefill decode router; do
       alive "$name" || { echo "up.sh: $name has stopped:" >&2; tail -n 5 "$run/$name.log" >&2; exit 1; }
     done
-    if "$bin/baton" models --router "127.0.0.1:$port" --json 2>/dev/null | grep -q '"ready":true'; then return; fi
+    if "$bin/baton" models --router "127.0.0.1:$port" --json 2>/dev/null | grep '"ready":true' | grep -q '"prefill_workers":[1-9]'; then return; fi
     sleep 0.25
   done
   echo "up.sh: not ready after 5 minutes; logs are in $run" >&2; exit 1
