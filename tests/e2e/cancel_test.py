@@ -2,19 +2,18 @@
 
 import unittest
 
-from harness import Cluster, grpc, inference_pb2, wait_until
+from harness import DEMO, Cluster, grpc, inference_pb2, wait_until
 
-PROMPT = list(range(3, 103))
+PROMPT = [10 + i * 7 % 900 for i in range(1000)]  # with one token a chunk: a thousand steps
 # Long enough that no test sees it end by itself: cancelled answers are short, finished ones are an error.
 ENDLESS = dict(max_tokens=100000, ignore_eos=True, temperature=0)
 
 
-class Slow(unittest.TestCase):
-    """Steps are slowed down by size: a model of the Qwen2.5-0.5B kind is not needed, a wide batch of choices is."""
+class EveryStage(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.cluster = Cluster(worker_flags=["--chunk_tokens", "1", "--max_step_tokens", "64", "--prefix_cache=false"],
+        cls.cluster = Cluster(DEMO, worker_flags=["--chunk_tokens", "1", "--prefix_cache=false", "--kv_gib", "0.1"],
                               router_flags=["--disaggregation=always"])
 
     @classmethod
@@ -73,7 +72,7 @@ class Slow(unittest.TestCase):
                 self.cluster.assert_idle()
 
     def test_many_at_once_at_random_moments(self):
-        streams = [self.cluster.stream(PROMPT[: 1 + i % 90], n=1 + i % 3, **ENDLESS) for i in range(60)]
+        streams = [self.cluster.stream(PROMPT[: 1 + i * 13 % 200], n=1 + i % 3, **ENDLESS) for i in range(60)]
         for i, stream in enumerate(streams):
             if i % 2:
                 wait_until(lambda: len(stream.messages) > i % 5 or stream.done.is_set(), "progress")
@@ -103,10 +102,9 @@ class Slow(unittest.TestCase):
 
 class InQueue(unittest.TestCase):
     def test_a_waiting_request_is_cancelled_and_a_full_queue_refuses(self):
-        with Cluster(router_flags=["--max_running", "1", "--max_waiting", "1"],
-                     worker_flags=["--chunk_tokens", "1"]) as cluster:
+        with Cluster(DEMO, router_flags=["--max_running", "1", "--max_waiting", "1"],
+                     worker_flags=["--chunk_tokens", "1", "--kv_gib", "0.1"]) as cluster:
             running = cluster.stream(PROMPT, n=16, **ENDLESS)
-            running.next()
             waiting = cluster.stream([5, 6], max_tokens=2)
             wait_until(lambda: cluster.router.metrics()["baton_requests_waiting"] == 1 or running.done.is_set(), "waiting")
             if not running.done.is_set():
