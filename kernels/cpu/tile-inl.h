@@ -24,7 +24,7 @@ constexpr int kTilePanels = kLanes == 16 ? 2 : 1;
 
 // Panels to stream at a time for a tile of few rows: eight or more independent sums hide the latency of an addition.
 constexpr int StreamPanels(int rows) {
-  if (kLanes == 16) return rows <= 2 ? 8 : rows <= 6 ? 4 : 2;
+  if (kLanes == 16) return rows <= 2 ? 8 : rows <= 4 ? 4 : 2;
   return rows == 1 ? 4 : rows == 2 ? 2 : 1;
 }
 
@@ -35,9 +35,10 @@ constexpr int kPrefetchSteps = 64;
 // c[r][o] (+)= sum over steps of a(r, k) * b[o / 16][k][o % 16], o in [0, 16 * kPanels), r < rows <= kRows.
 // a(r, k) = a[r * kRowStride + k * kStepStride], readable for all kRows. b: panels `panel_stride` elements apart.
 // c: row stride c_stride; overwritten when `first`, else added to. Then bias[o] is added where bias is not null.
+// Not inlined: the call is nothing beside its work, and every copy takes the compiler seconds.
 template <typename T, int kRows, int kPanels, int kRowStride, int kStepStride>
-HWY_INLINE void Tile(const float* HWY_RESTRICT a, const T* HWY_RESTRICT b, int64_t panel_stride, int64_t steps,
-                     float* HWY_RESTRICT c, int64_t c_stride, int rows, bool first, const float* bias) {
+HWY_NOINLINE void Tile(const float* HWY_RESTRICT a, const T* HWY_RESTRICT b, int64_t panel_stride, int64_t steps,
+                       float* HWY_RESTRICT c, int64_t c_stride, int rows, bool first, const float* bias) {
   const F32Tag d;
   constexpr int kColumns = kPanels * kVectors;
   F32 sum[kRows][kColumns];
@@ -84,16 +85,10 @@ HWY_INLINE void WithTileRows(int64_t rows, const Body& body) {
   if (rows <= 1) return body(std::integral_constant<int, 1>());
   if (rows <= 2) return body(std::integral_constant<int, 2>());
   if (rows <= 4) return body(std::integral_constant<int, 4>());
-  if (rows <= 6) return body(std::integral_constant<int, 6>());
-  if constexpr (kTileRows > 6) {
+  if constexpr (kTileRows > 8) {
     if (rows <= 8) return body(std::integral_constant<int, 8>());
-    return body(std::integral_constant<int, kTileRows>());
   }
-}
-
-// The height that WithTileRows would choose.
-HWY_INLINE int TileRowsFor(int64_t rows) {
-  return rows <= 1 ? 1 : rows <= 2 ? 2 : rows <= 4 ? 4 : rows <= 6 ? 6 : rows <= 8 ? 8 : kTileRows;
+  return body(std::integral_constant<int, kTileRows>());
 }
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)
