@@ -138,8 +138,7 @@ class Process:
         try:
             return self.popen.wait(patience)
         except subprocess.TimeoutExpired:
-            self.popen.send_signal(signal.SIGABRT)
-            self.popen.wait()
+            self.kill()
             raise AssertionError(f"{self.program} did not stop:\n{self.log_text()}")
 
     @property
