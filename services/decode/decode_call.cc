@@ -135,6 +135,10 @@ void DecodeCall::OnLeaseEnd(absl::StatusOr<CommittedHandoff> committed) {
   {
     absl::MutexLock lock(&mutex_);
     if (!committed.ok()) {
+      // This worker is well: UNAVAILABLE would say that it is not.
+      if (committed.status().code() == absl::StatusCode::kUnavailable) {
+        committed = Aborted("%s", StatusMessage(committed.status()));
+      }
       pool.Release(pinned_);
       pinned_.clear();
       reserved_.sink.reset();
