@@ -35,7 +35,7 @@ class ServerBidiStream final : public grpc::ServerBidiReactor<Request, Response>
     return stream;
   }
 
-  // Starts reading. Once, before the reactor is returned to gRPC.
+  // Starts reading. Once, before the reactor is returned to gRPC; left out when the call is ended at once.
   void Start(std::shared_ptr<ServerStreamHandler<Request>> handler) {
     handler_ = std::move(handler);
     this->StartRead(&request_);
@@ -67,7 +67,7 @@ class ServerBidiStream final : public grpc::ServerBidiReactor<Request, Response>
   ServerBidiStream() = default;
 
   void Gone() {
-    if (!gone_.exchange(true)) handler_->OnGone();
+    if (!gone_.exchange(true) && handler_) handler_->OnGone();
   }
 
   OutgoingQueue<Response, grpc::Status> queue_{[this](const Response& message) { this->StartWrite(&message); },
