@@ -54,6 +54,11 @@ uint32_t DecodeServiceImpl::open_work() const {
   return context_ ? context_->open.load() : 0;
 }
 
+bool DecodeServiceImpl::unused() const {
+  absl::MutexLock lock(&mutex_);
+  return !context_ || context_.use_count() == 1;
+}
+
 bool DecodeServiceImpl::must_restart() const {
   absl::MutexLock lock(&mutex_);
   return context_ && context_->receiver->must_restart();

@@ -31,6 +31,7 @@ class DecodeServiceImpl final : public internal::v1::DecodeService::CallbackServ
   absl::Status Attach(const std::shared_ptr<WorkerRuntime>& runtime) override;
   void StopAccepting() override;
   uint32_t open_work() const override;
+  bool unused() const override;
   bool must_restart() const override;
 
   grpc::ServerBidiReactor<internal::v1::DecodeRequest, internal::v1::DecodeResponse>* Decode(

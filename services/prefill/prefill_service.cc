@@ -34,6 +34,11 @@ uint32_t PrefillServiceImpl::open_work() const {
   return context_ ? context_->open.load() : 0;
 }
 
+bool PrefillServiceImpl::unused() const {
+  absl::MutexLock lock(&mutex_);
+  return !context_ || context_.use_count() == 1;
+}
+
 grpc::ServerBidiReactor<internal::v1::PrefillRequest, internal::v1::PrefillResponse>* PrefillServiceImpl::Prefill(
     grpc::CallbackServerContext*) {
   auto stream = PrefillCall::Stream::Create();

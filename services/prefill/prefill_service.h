@@ -20,6 +20,7 @@ class PrefillServiceImpl final : public internal::v1::PrefillService::CallbackSe
   absl::Status Attach(const std::shared_ptr<WorkerRuntime>& runtime) override;
   void StopAccepting() override;
   uint32_t open_work() const override;
+  bool unused() const override;
 
   grpc::ServerBidiReactor<internal::v1::PrefillRequest, internal::v1::PrefillResponse>* Prefill(
       grpc::CallbackServerContext* context) override;

@@ -1,5 +1,6 @@
 #include <thread>
 
+#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "common/base/status.h"
 #include "common/base/version.h"
@@ -31,10 +32,12 @@ int Run(int argc, char** argv) {
   RouterMetrics router_metrics(metrics);
   AdmissionQueue queue(config.max_running, config.max_waiting);
   RequestTable table;
-  std::atomic<RpcServer*> ready_server{nullptr};
+  absl::Mutex ready_mutex;  // held while the directory uses the server, so that it cannot go meanwhile
+  RpcServer* ready_server = nullptr;
   TimerQueue timers;
   WorkerDirectory directory(config, &timers, &log, [&](bool ready) {
-    if (RpcServer* server = ready_server.load()) server->SetReady(ready);
+    absl::MutexLock lock(&ready_mutex);
+    if (ready_server) ready_server->SetReady(ready);
   });
   TaskPool text(static_cast<int>(config.text_threads), config.max_running + config.max_waiting);
   const RouterContext router{&config, &log, &router_metrics, &timers, &directory, &clock};
@@ -61,7 +64,10 @@ int Run(int argc, char** argv) {
   auto server = RpcServer::Start(config.server, {&inference, &admin},
                                  {v1::InferenceService::service_full_name(), v1::AdminService::service_full_name()});
   if (!server.ok()) return Fail(log, server.status());
-  ready_server = server->get();
+  {
+    absl::MutexLock lock(&ready_mutex);
+    ready_server = server->get();
+  }
   directory.Start();
   log.Info("listening",
            {{"port", (*server)->port()}, {"metrics_port", *metrics_port}, {"version", std::string(kVersion)}});
@@ -69,7 +75,10 @@ int Run(int argc, char** argv) {
   const int signal = WaitForStopSignal();
   log.Info("draining", {{"signal", signal}, {"requests", table.size()}});
   inference.StopAccepting();
-  ready_server = nullptr;
+  {
+    absl::MutexLock lock(&ready_mutex);
+    ready_server = nullptr;
+  }
   (*server)->SetReady(false);
   const TimePoint deadline =
       clock.Now() + std::chrono::duration_cast<Duration>(std::chrono::duration<double>(config.grace_seconds));

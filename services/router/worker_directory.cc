@@ -50,9 +50,19 @@ WorkerDirectory::WorkerDirectory(const RouterConfig& config, TimerQueue* timers,
     : config_(config), timers_(timers), log_(log), on_ready_(std::move(on_ready)), background_(2, 256) {}
 
 WorkerDirectory::~WorkerDirectory() {
+  std::map<std::string, std::shared_ptr<WorkerLink>> links;
+  {
+    absl::MutexLock lock(&mutex_);
+    stopped_ = true;
+    links = links_;
+    for (grpc::ClientContext* call : fetch_calls_) call->TryCancel();
+  }
+  // gRPC's threads come back here until all calls have ended.
+  for (const auto& [address, link] : links) link->Stop();
+  for (const auto& [address, link] : links) link->AwaitEnd();
   absl::MutexLock lock(&mutex_);
-  stopped_ = true;
-  for (const auto& [address, link] : links_) link->Stop();
+  mutex_.Await(absl::Condition(
+      +[](std::set<grpc::ClientContext*>* calls) { return calls->empty(); }, &fetch_calls_));
 }
 
 void WorkerDirectory::Start() {
@@ -142,6 +152,11 @@ void WorkerDirectory::Fetch(const std::shared_ptr<WorkerLink>& link, const inter
   };
   auto call = std::make_shared<Call>();
   call->context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(30));
+  {
+    absl::MutexLock lock(&mutex_);
+    if (stopped_) return;
+    fetch_calls_.insert(&call->context);
+  }
   link->worker().async()->GetModelText(
       &call->context, &call->request, &call->response, [this, call, link, identity](const grpc::Status& status) {
         background_.TryRun([this, call, link, identity, status] {
@@ -166,6 +181,8 @@ void WorkerDirectory::Fetch(const std::shared_ptr<WorkerLink>& link, const inter
             timers_->Schedule(kFetchAgainAfter, [this] { background_.TryRun([this] { OnChange(); }); });
           }
         });
+        absl::MutexLock lock(&mutex_);
+        fetch_calls_.erase(&call->context);
       });
 }
 

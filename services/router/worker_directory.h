@@ -5,6 +5,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,7 @@ class WorkerDirectory {
   std::map<std::string, std::shared_ptr<WorkerLink>> links_ ABSL_GUARDED_BY(mutex_);  // by resolved address
   std::map<std::string, std::shared_ptr<const ServedModel>> models_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, uint64_t> fetching_ ABSL_GUARDED_BY(mutex_);  // model name -> numerics being fetched
+  std::set<grpc::ClientContext*> fetch_calls_ ABSL_GUARDED_BY(mutex_);
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   TaskPool background_;  // name look-ups and tokenizer loading; last, so that it ends first
 };

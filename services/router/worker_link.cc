@@ -40,9 +40,16 @@ void WorkerLink::Stop() {
   if (stream_) stream_->Cancel();
 }
 
+void WorkerLink::AwaitEnd() {
+  absl::MutexLock lock(&mutex_);
+  mutex_.Await(absl::Condition(
+      +[](int* open) { return *open == 0; }, &open_streams_));
+}
+
 void WorkerLink::Watch() {
   absl::MutexLock lock(&mutex_);
   if (stopped_) return;
+  ++open_streams_;
   internal::v1::WatchStateRequest request;
   request.set_protocol_version(kInternalProtocolVersion);
   using Stream = ClientReadStream<internal::v1::WatchStateRequest, internal::v1::WatchStateResponse>;
@@ -78,22 +85,27 @@ void WorkerLink::OnMessage(internal::v1::WatchStateResponse message) {
 
 void WorkerLink::OnEnd(const grpc::Status& status) {
   bool changed = false;
+  bool stopped = false;
   {
     absl::MutexLock lock(&mutex_);
     stream_.reset();
     changed = state_.connected;
+    stopped = stopped_;
     state_.connected = false;
     state_.stage = internal::v1::STAGE_UNSPECIFIED;
-    if (stopped_) return;
-    if (changed || last_error_ != status.error_message()) {
+    if (!stopped && (changed || last_error_ != status.error_message())) {
       log_->Warning("worker is unreachable", {{"worker", address_}, {"error", status.error_message()}});
     }
     last_error_ = status.error_message();
   }
-  timers_->Schedule(kReconnectAfter, [weak = weak_from_this()] {
-    if (const auto self = weak.lock()) self->Watch();
-  });
-  if (changed) on_change_();
+  if (!stopped) {
+    timers_->Schedule(kReconnectAfter, [weak = weak_from_this()] {
+      if (const auto self = weak.lock()) self->Watch();
+    });
+    if (changed) on_change_();
+  }
+  absl::MutexLock lock(&mutex_);
+  --open_streams_;
 }
 
 WorkerLink::State WorkerLink::state() const {

@@ -41,6 +41,8 @@ class WorkerLink final : public ClientStreamHandler<internal::v1::WatchStateResp
 
   void Start();
   void Stop();
+  // After Stop: returns when no call of `on_change` runs and none will come.
+  void AwaitEnd();
 
   const std::string& address() const { return address_; }
   State state() const;
@@ -80,6 +82,7 @@ class WorkerLink final : public ClientStreamHandler<internal::v1::WatchStateResp
   PrefixIndex prefixes_ ABSL_GUARDED_BY(mutex_);
   Work sent_ ABSL_GUARDED_BY(mutex_);
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
+  int open_streams_ ABSL_GUARDED_BY(mutex_) = 0;  // those whose OnEnd has not returned
   std::string last_error_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<ClientReadStream<internal::v1::WatchStateRequest, internal::v1::WatchStateResponse>> stream_
       ABSL_GUARDED_BY(mutex_);

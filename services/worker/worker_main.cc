@@ -19,6 +19,8 @@
 namespace baton {
 namespace {
 
+constexpr Duration kEndOfWorkPatience = std::chrono::seconds(5);
+
 internal::v1::Identity LoadingIdentity(const WorkerProgram& program, const WorkerConfig& config,
                                        Incarnation incarnation) {
   internal::v1::Identity identity;
@@ -161,7 +163,13 @@ int RunWorker(const WorkerProgram& program, int argc, char** argv) {
   }
   (*server)->Shutdown(std::chrono::seconds(1));
   metrics.StopServing();
+  // gRPC is done with every call, but the engine and handoffs may hold some until their next step; what those use must
+  // not go from under them, nor with the last of them on one of its own threads. Peers that fall silent now cannot hold
+  // the exit up: its end of their connections tells them enough.
+  const TimePoint patience = runtime->clock.Now() + kEndOfWorkPatience;
+  while (!role->unused() && runtime->clock.Now() < patience) absl::SleepFor(absl::Milliseconds(5));
   log.Info("stopped");
+  if (!role->unused()) std::_Exit(0);
   return 0;
 }
 

@@ -27,6 +27,8 @@ class WorkerRole {
   virtual void StopAccepting() = 0;
   // Work of this role that has not ended.
   virtual uint32_t open_work() const = 0;
+  // True when no call holds what Attach made any more: the engine and the handoffs have let go of theirs too.
+  virtual bool unused() const = 0;
   // True when the process must be replaced (quarantine above its share); polled.
   virtual bool must_restart() const { return false; }
 };
