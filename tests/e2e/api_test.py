@@ -6,7 +6,7 @@ import sys
 import tempfile
 import unittest
 
-from harness import (Cluster, Process, admin_pb2, details, grpc, inference_pb2, make_request, wait_until)
+from harness import (PATIENCE, Cluster, Process, admin_pb2, details, grpc, inference_pb2, make_request, wait_until)
 
 # Health and reflection stubs from Debian's grpc-proto.
 _out = tempfile.mkdtemp(prefix="baton-grpc-stubs-")
@@ -22,7 +22,7 @@ from grpc.reflection.v1alpha import reflection_pb2, reflection_pb2_grpc  # noqa:
 SERVICE = "baton.v1.InferenceService"
 
 
-def health(process, service, patience=60):
+def health(process, service, patience=PATIENCE):
     with grpc.insecure_channel(process.address) as channel:
         try:
             return health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(service=service),
@@ -71,7 +71,7 @@ class Api(unittest.TestCase):
             from harness import inference_pb2_grpc
             self.assert_fails(grpc.StatusCode.UNAVAILABLE, "no worker",
                               call=lambda: inference_pb2_grpc.InferenceServiceStub(channel).Generate(
-                                  make_request("x"), timeout=60))
+                                  make_request("x"), timeout=PATIENCE))
         self.assertEqual(alone.stop(), 0)
 
     def test_models(self):

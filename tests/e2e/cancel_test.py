@@ -2,7 +2,7 @@
 
 import unittest
 
-from harness import DEMO, Cluster, grpc, inference_pb2, wait_until
+from harness import DEMO, PATIENCE, Cluster, grpc, inference_pb2, wait_until
 
 PROMPT = [10 + i * 7 % 900 for i in range(1000)]  # with one token a chunk: a thousand steps
 # Long enough that no test sees it end by itself: cancelled answers are short, finished ones are an error.
@@ -52,7 +52,7 @@ class EveryStage(unittest.TestCase):
 
     def abort(self, request_id):
         try:
-            self.cluster.api.Abort(inference_pb2.AbortRequest(request_id=request_id), timeout=60)
+            self.cluster.api.Abort(inference_pb2.AbortRequest(request_id=request_id), timeout=PATIENCE)
         except grpc.RpcError as error:  # it may have ended by itself a moment before
             self.assertEqual(error.code(), grpc.StatusCode.NOT_FOUND)
 
@@ -87,12 +87,13 @@ class EveryStage(unittest.TestCase):
         stream.next()
         for metadata in (None, [("authorization", "Bearer bob")]):
             with self.assertRaises(grpc.RpcError) as raised:
-                self.cluster.api.Abort(inference_pb2.AbortRequest(request_id="owned"), metadata=metadata, timeout=60)
+                self.cluster.api.Abort(inference_pb2.AbortRequest(request_id="owned"), metadata=metadata,
+                                       timeout=PATIENCE)
             self.assertEqual(raised.exception.code(), grpc.StatusCode.NOT_FOUND)
         if not stream.done.is_set():
             try:
                 self.cluster.api.Abort(inference_pb2.AbortRequest(request_id="owned"),
-                                       metadata=[("authorization", "Bearer alice")], timeout=60)
+                                       metadata=[("authorization", "Bearer alice")], timeout=PATIENCE)
                 self.assertEqual(stream.code(), grpc.StatusCode.CANCELLED)
             except grpc.RpcError as error:
                 self.assertEqual(error.code(), grpc.StatusCode.NOT_FOUND)

@@ -24,6 +24,8 @@ GOLDEN = os.path.join(ROOT, "tests", "golden", "models")
 DEMO = os.path.join(ROOT, "deploy", "models", "demo")
 # Sanitizers slow everything down; every deadline here is generous and none is a measurement.
 PATIENCE = float(os.environ.get("BATON_TEST_PATIENCE", "60"))
+# In what a sanitizer prints; never in a log line, which is JSON.
+SANITIZER_REPORT = re.compile(r"(Address|Leak|Thread|UndefinedBehavior)Sanitizer|: runtime error: ")
 
 
 def _generate_stubs():
@@ -69,11 +71,13 @@ class Process:
         self.program = program
         self.flags = flags
         self.lines = []
+        self.plain_lines = []  # what is no JSON: a library's complaint, a sanitizer's report
         self._changed = threading.Condition()
         environment = dict(os.environ, **(env or {}))
         self.popen = subprocess.Popen([os.path.join(BIN, program), *flags], stdin=subprocess.DEVNULL,
                                       stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment)
-        threading.Thread(target=self._read, daemon=True).start()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
 
     def _read(self):
         with self.popen.stderr as lines:
@@ -83,6 +87,7 @@ class Process:
                         self.lines.append(json.loads(line))
                     except ValueError:
                         self.lines.append({"message": line.rstrip("\n")})
+                        self.plain_lines.append(line)
                     self._changed.notify_all()
         with self._changed:
             self._changed.notify_all()
@@ -136,10 +141,26 @@ class Process:
         if self.popen.poll() is None:
             self.popen.send_signal(signal.SIGTERM)
         try:
-            return self.popen.wait(patience)
+            status = self.popen.wait(patience)
         except subprocess.TimeoutExpired:
             self.kill()
             raise AssertionError(f"{self.program} did not stop:\n{self.log_text()}")
+        report = self.sanitizer_report()
+        assert not report, f"{self.program} ended with {status} and this report:\n{report}"
+        return status
+
+    def sanitizer_report(self):
+        """What a sanitizer said of a process that has ended, or ""."""
+        self._reader.join(PATIENCE)
+        text = "".join(self.plain_lines)
+        return text if SANITIZER_REPORT.search(text) else ""
+
+    def assert_ended_well(self):
+        """A process that has ended did so with status 0, or was killed by its test, and no sanitizer complained."""
+        report = self.sanitizer_report()
+        assert not report, f"{self.program} ended with {self.popen.returncode} and this report:\n{report}"
+        assert self.popen.returncode in (0, -signal.SIGKILL), \
+            f"{self.program} ended with {self.popen.returncode}:\n{self.log_text()}"
 
     @property
     def alive(self):
@@ -248,6 +269,7 @@ class Cluster:
         self.worker_flags = ["--model", self.model, "--kv_gib", "0.02", "--threads", "1", "--transport", transport,
                              "--bandwidth_probe=false", *worker_flags]
         self.prefill_flags, self.decode_flags, self.router_flags = prefill_flags, decode_flags, router_flags
+        self.started = []  # every process there ever was, killed and replaced ones too
         self.prefill = [self.start_worker("prefill") for _ in range(prefill)]
         self.decode = [self.start_worker("decode") for _ in range(decode)]
         self.router = None
@@ -256,6 +278,7 @@ class Cluster:
             for worker in self.prefill + self.decode:
                 worker.wait_log("ready")
             self.router = Process("baton-router", "--workers", workers, *router_flags)
+            self.started.append(self.router)
             self.channel = grpc.insecure_channel(self.router.address)
             self.api = inference_pb2_grpc.InferenceServiceStub(self.channel)
             self.admin = admin_pb2_grpc.AdminServiceStub(self.channel)
@@ -267,7 +290,9 @@ class Cluster:
 
     def start_worker(self, role, port=0, extra=()):
         flags = self.prefill_flags if role == "prefill" else self.decode_flags
-        return Process(f"baton-{role}", "--port", str(port), *self.worker_flags, *flags, *extra)
+        worker = Process(f"baton-{role}", "--port", str(port), *self.worker_flags, *flags, *extra)
+        self.started.append(worker)
+        return worker
 
     def restart(self, worker):
         """Starts a killed worker's program again on its port; returns the new process, in its list's place."""
@@ -291,10 +316,6 @@ class Cluster:
         request = inference_pb2.StreamGenerateRequest(request=make_request(prompt, **arguments))
         return Stream(self.api.StreamGenerate(request, timeout=timeout, metadata=metadata))
 
-    @property
-    def processes(self):
-        return [p for p in [self.router, *self.prefill, *self.decode] if p]
-
     def assert_idle(self):
         """I1 and I4 at rest: every block free or cached, no lease, nothing running or waiting, anywhere."""
         for worker in self.prefill + self.decode:
@@ -312,18 +333,18 @@ class Cluster:
                    "the router is idle")
 
     def close(self, check=True):
-        """Stops everything; with `check`, every process that still lives must stop cleanly."""
-        statuses = {}
-        for process in self.processes:
-            if process.alive:
-                try:
-                    statuses[process] = process.stop()
-                except AssertionError:
-                    if check:
-                        raise
-        if check:
-            for process, status in statuses.items():
-                assert status == 0, f"{process.program} ended with {status}:\n{process.log_text()}"
+        """Stops everything, the router first. With `check`, every process must have ended well."""
+        failures = []
+        for process in sorted(self.started, key=lambda process: process is not self.router):
+            try:
+                process.stop()
+                process.assert_ended_well()
+            except AssertionError as failure:
+                failures.append(str(failure))
+        if failures and check:
+            raise AssertionError("\n".join(failures))
+        for failure in failures:
+            print(failure, file=sys.stderr)
 
     def __enter__(self):
         return self

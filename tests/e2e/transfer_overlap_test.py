@@ -4,8 +4,8 @@ that it sees the workers' own timestamps."""
 import queue
 import unittest
 
-from harness import (DEMO, Cluster, decode_pb2, decode_pb2_grpc, generation_pb2, grpc, prefill_pb2, prefill_pb2_grpc,
-                     worker_pb2, worker_pb2_grpc)
+from harness import (DEMO, PATIENCE, Cluster, decode_pb2, decode_pb2_grpc, generation_pb2, grpc, prefill_pb2,
+                     prefill_pb2_grpc, worker_pb2, worker_pb2_grpc)
 
 TOKENS, CHUNK = 1600, 200
 
@@ -15,7 +15,7 @@ class Call:
 
     def __init__(self, method):
         self._requests = queue.Queue()
-        self.responses = method(iter(self._requests.get, None), timeout=120)
+        self.responses = method(iter(self._requests.get, None), timeout=2 * PATIENCE)
 
     def send(self, message):
         self._requests.put(message)
@@ -31,7 +31,8 @@ class Call:
 
 
 def incarnation(channel):
-    stream = worker_pb2_grpc.WorkerServiceStub(channel).WatchState(worker_pb2.WatchStateRequest(protocol_version=1), timeout=60)
+    stream = worker_pb2_grpc.WorkerServiceStub(channel).WatchState(worker_pb2.WatchStateRequest(protocol_version=1),
+                                                                   timeout=PATIENCE)
     return next(stream).identity.incarnation
 
 

@@ -4,13 +4,13 @@ import signal
 import time
 import unittest
 
-from harness import DEMO, Cluster, grpc, wait_until
+from harness import DEMO, PATIENCE, Cluster, grpc, wait_until
 
 PROMPT = [10 + i * 7 % 900 for i in range(1000)]
 LONG = dict(n=8, max_tokens=100000, ignore_eos=True, temperature=0)
 SHORT = dict(n=2, max_tokens=20, ignore_eos=True, temperature=0.9, seed=5)
 # What the design promises; sanitizer builds need longer, so the bound scales with the patience given to the tests.
-SECONDS = 10
+SECONDS = max(10, PATIENCE / 6)
 
 
 class WorkerDeath(unittest.TestCase):
