@@ -13,6 +13,4 @@ if [ -z "${BATON_SMOLLM2_GGUF:-}" ] && smollm2=$(deploy/local/get-model.sh smoll
 fi
 cmake --preset "$preset"
 cmake --build --preset "$preset"
-# UCX's memory hooks are what ThreadSanitizer cannot follow.
-[ "$preset" != tsan ] || export UCX_MEM_EVENTS=n
 ctest --preset "$preset" -j "$(nproc)" "$@"
