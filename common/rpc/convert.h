@@ -7,7 +7,7 @@
 #include "baton/internal/v1/worker.pb.h"
 #include "common/base/text_assets.h"
 #include "common/sampling/params.h"
-#include "common/sampling/sampler.h"
+#include "common/sampling/sampled_token.h"
 
 namespace baton {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/base/ids.h"
-#include "common/sampling/sampler.h"
+#include "common/sampling/sampled_token.h"
 
 namespace baton {
 

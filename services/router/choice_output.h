@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "baton/v1/inference.pb.h"
 #include "common/base/clock.h"
-#include "common/sampling/sampler.h"
+#include "common/sampling/sampled_token.h"
 #include "common/text/output_text.h"
 
 namespace baton {
