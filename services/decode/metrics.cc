@@ -18,7 +18,9 @@ DecodeMetrics::DecodeMetrics(Metrics& metrics, WorkerMetrics& worker)
       expired_(Outcome(metrics, "expired")),
       cancelled_(Outcome(metrics, "cancelled")),
       fenced_(Outcome(metrics, "fenced")),
-      mismatches_(metrics.Counter("baton_kv_checksum_mismatches_total", "Blocks whose bytes were not what was sent.")),
+      writer_lost_(Outcome(metrics, "writer_lost")),
+      mismatches_(metrics.Counter("baton_kv_checksum_mismatches_total",
+                                  "Commits refused because a block held other bytes than were sent.")),
       late_writes_(
           metrics.Counter("baton_kv_late_writes_refused_total", "Writes refused because their lease was over.")),
       open_leases_(metrics.Gauge("baton_leases_open", "Leases that have not ended.")) {}
@@ -39,6 +41,7 @@ void DecodeMetrics::Collect() {
   advance(expired_, counts.expired, last_.expired);
   advance(cancelled_, counts.cancelled, last_.cancelled);
   advance(fenced_, counts.fenced, last_.fenced);
+  advance(writer_lost_, counts.writer_lost, last_.writer_lost);
   advance(mismatches_, counts.checksum_mismatches, last_.checksum_mismatches);
   advance(late_writes_, counts.late_writes_refused, last_.late_writes_refused);
   open_leases_.Set(receiver_->open_leases());

@@ -23,7 +23,7 @@ class DecodeMetrics {
   WorkerMetrics& worker_;
   std::shared_ptr<HandoffReceiver> receiver_;
   HandoffCounts last_;
-  prometheus::Counter &committed_, &discarded_, &refused_, &expired_, &cancelled_, &fenced_;
+  prometheus::Counter &committed_, &discarded_, &refused_, &expired_, &cancelled_, &fenced_, &writer_lost_;
   prometheus::Counter &mismatches_, &late_writes_;
   prometheus::Gauge& open_leases_;
 };

@@ -23,8 +23,8 @@ RouterMetrics::RouterMetrics(Metrics& metrics)
                                    "Gap between two tokens of a choice at the router.", TokenGapBuckets())),
       per_token_(metrics.Histogram("baton_request_time_per_output_token_seconds",
                                    "Mean gap between the tokens of a prompt's choices.", TokenGapBuckets())),
-      end_to_end_(
-          metrics.Histogram("baton_e2e_request_latency_seconds", "Arrival of a prompt to its end.", RequestBuckets())),
+      end_to_end_(metrics.Histogram("baton_e2e_request_latency_seconds",
+                                    "Arrival of a prompt to its end, of those that ended well.", RequestBuckets())),
       queue_(metrics.Histogram("baton_request_queue_time_seconds",
                                "Waiting for a place at the router and for the worker's scheduler.",
                                FirstTokenBuckets())),
@@ -32,8 +32,10 @@ RouterMetrics::RouterMetrics(Metrics& metrics)
                                  FirstTokenBuckets())),
       decode_(metrics.Histogram("baton_request_decode_time_seconds", "First token to last token, router clock.",
                                 RequestBuckets())),
-      prompt_tokens_(metrics.Counter("baton_prompt_tokens_total", "Prompt tokens of ended prompts.")),
-      generated_tokens_(metrics.Counter("baton_generation_tokens_total", "Tokens sent to clients.")),
+      prompt_tokens_(
+          metrics.Counter("baton_prompt_tokens_total", "Prompt tokens of ended prompts, aborted ones included.")),
+      generated_tokens_(metrics.Counter("baton_generation_tokens_total",
+                                        "Tokens accepted from workers for ended prompts, aborted ones included.")),
       cached_tokens_(metrics.Counter("baton_cached_prompt_tokens_total", "Prompt tokens found in a prefix cache.")),
       resumes_(metrics.Counter("baton_resumes_total", "Attempts that went on after tokens had been sent.")),
       retries_(metrics.Counter("baton_retries_total", "Attempts that started again before the first token.")),
@@ -58,16 +60,17 @@ void RouterMetrics::OnRequestEnd(const grpc::Status& status) {
   requests_[code >= 0 && code < 17 ? code : 2]->Increment();
 }
 
-void RouterMetrics::OnPromptEnd(const v1::PromptReport& report) {
+void RouterMetrics::OnPromptEnd(const grpc::Status& status, const v1::PromptReport& report) {
+  if (!report.route().prefill_worker().empty()) prompt_tokens_.Increment(report.usage().prompt_tokens());
+  cached_tokens_.Increment(report.usage().cached_prompt_tokens());
+  generated_tokens_.Increment(report.usage().completion_tokens());
+  if (!status.ok()) return;
   const v1::Timings& timings = report.timings();
   queue_.Observe(timings.queue_seconds() + timings.prefill_queue_seconds());
   prefill_.Observe(timings.prefill_seconds());
   decode_.Observe(timings.transfer_tail_seconds() + timings.decode_seconds());
   end_to_end_.Observe(timings.total_seconds());
   if (timings.time_per_output_token_seconds() > 0) per_token_.Observe(timings.time_per_output_token_seconds());
-  prompt_tokens_.Increment(report.usage().prompt_tokens());
-  cached_tokens_.Increment(report.usage().cached_prompt_tokens());
-  generated_tokens_.Increment(report.usage().completion_tokens());
 }
 
 }  // namespace baton

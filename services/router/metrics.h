@@ -24,7 +24,9 @@ class RouterMetrics {
   void OnRetry() { retries_.Increment(); }
   // A request ended: the lower-case gRPC code, "ok" for success.
   void OnRequestEnd(const grpc::Status& status);
-  void OnPromptEnd(const v1::PromptReport& report);
+  // A prompt ended, well or not. Tokens count either way (a prompt's once a worker was asked); times only of those that
+  // ended well.
+  void OnPromptEnd(const grpc::Status& status, const v1::PromptReport& report);
 
   prometheus::Gauge& running() { return running_; }
   prometheus::Gauge& waiting() { return waiting_; }

@@ -437,7 +437,7 @@ void PromptJob::End(const grpc::Status& status) {
   ended_ = true;
   DropAttempt();
   FinishReport();
-  if (status.ok()) context_.metrics->OnPromptEnd(report_);
+  context_.metrics->OnPromptEnd(status, report_);
   const PromptCallbacks callbacks = std::exchange(callbacks_, {});
   callbacks.on_end(status, report_);
 }

@@ -1,5 +1,7 @@
 #include "services/worker/metrics.h"
 
+#include "services/worker/work.h"
+
 namespace baton {
 namespace {
 
@@ -50,8 +52,8 @@ WorkerMetrics::WorkerMetrics(Metrics& metrics)
       flops_(
           metrics.Counter("baton_engine_flops_total", "Floating-point operations of the model's matrices, achieved.")),
       bytes_(metrics.Counter("baton_engine_bytes_total", "Bytes of weights and KV read by the engine, achieved.")) {
-  for (const char* reason : {"ok", "cancelled", "unavailable", "failed_precondition", "resource_exhausted", "internal",
-                             "invalid_argument"}) {
+  for (int code = 0; code <= static_cast<int>(absl::StatusCode::kUnauthenticated); ++code) {
+    const std::string reason = ReasonOf(absl::Status(static_cast<absl::StatusCode>(code), ""));
     metrics.Counter(kRequests, kRequestsHelp, {{"reason", reason}});
   }
 }
