@@ -8,8 +8,10 @@
 #include <cstdio>
 #include <mutex>
 #include <string>
+#include <string_view>
 
 #include "common/base/status.h"
+#include "common/telemetry/log.h"
 
 namespace baton {
 namespace {
@@ -34,8 +36,9 @@ absl::StatusCode CodeOf(ucs_status_t status) {
   }
 }
 
-ucs_log_func_rc_t LogToStderr(const char*, unsigned, const char*, ucs_log_level_t level,
-                              const ucs_log_component_config_t*, const char* format, va_list arguments) {
+// As lines of JSON like the programs' own, so that a log has one format.
+ucs_log_func_rc_t LogAsJson(const char*, unsigned, const char*, ucs_log_level_t level,
+                            const ucs_log_component_config_t*, const char* format, va_list arguments) {
   if (level > UCS_LOG_LEVEL_WARN) return UCS_LOG_FUNC_RC_CONTINUE;  // shown only when UCX_LOG_LEVEL asks for it
   char text[1024];
   std::vsnprintf(text, sizeof(text), format, arguments);
@@ -44,7 +47,8 @@ ucs_log_func_rc_t LogToStderr(const char*, unsigned, const char*, ucs_log_level_
   if (message.starts_with("invalid configuration") && message.find("ERROR_HANDLING") != message.npos) {
     return UCS_LOG_FUNC_RC_STOP;
   }
-  std::fprintf(stderr, "ucx %s: %s\n", level == UCS_LOG_LEVEL_WARN ? "warning" : "error", text);
+  Logger("ucx", LogLevel::kWarning)
+      .Write(level == UCS_LOG_LEVEL_WARN ? LogLevel::kWarning : LogLevel::kError, message, {});
   return UCS_LOG_FUNC_RC_STOP;
 }
 
@@ -59,7 +63,7 @@ absl::Status UcxStatus(ucs_status_t status, std::string_view what) {
 void TameUcx() {
   static std::once_flag once;
   std::call_once(once, [] {
-    ucs_log_push_handler(LogToStderr);  // first: it would print to stdout
+    ucs_log_push_handler(LogAsJson);  // first: it would print to stdout
     for (const int number : {SIGSEGV, SIGBUS, SIGILL, SIGFPE}) {
       struct sigaction current {};
       // Not installed where UCX_HANDLE_ERRORS=none; taking away what is not there is a warning.

@@ -15,7 +15,8 @@ namespace baton {
 absl::Status UcxStatus(ucs_status_t status, std::string_view what);
 
 // libucs installs handlers of SEGV, BUS, ILL and FPE before main (they would take the place of core dumps and
-// sanitizers) and logs to stdout. Gives the signals back and sends warnings and errors to stderr. Once a process.
+// sanitizers) and logs to stdout. Gives the signals back and sends warnings and errors to stderr as lines of JSON
+// whose program is "ucx". Once a process.
 void TameUcx();
 
 }  // namespace baton
