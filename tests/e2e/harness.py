@@ -173,6 +173,7 @@ class Stream:
     def __init__(self, call):
         self.call = call
         self.messages = []
+        self.first_message = None  # time.monotonic() of its arrival
         self.error = None
         self.done = threading.Event()
         self._queue = queue.Queue()
@@ -181,6 +182,7 @@ class Stream:
     def _read(self):
         try:
             for message in self.call:
+                self.first_message = self.first_message or time.monotonic()
                 self.messages.append(message)
                 self._queue.put(message)
         except grpc.RpcError as error:
