@@ -91,8 +91,11 @@ absl::StatusOr<Value> Repeat(Runtime& runtime, const Value& value, int64_t count
   }
   if (value.IsString()) {
     BATON_RETURN_IF_ERROR(runtime.budget().CheckString(size * times));
-    Text result;
-    for (size_t i = 0; i < times && size > 0; ++i) result.Append(value.text());
+    Text result, doubled = value.text();
+    for (size_t rest = size == 0 ? 0 : times; rest > 0; rest /= 2) {
+      if (rest % 2 == 1) result.Append(doubled);
+      if (rest > 1) doubled.Append(Text(doubled));
+    }
     return runtime.NewString(std::move(result));
   }
   const List& list = *value.As<List*>();
