@@ -63,7 +63,7 @@ class Prometheus:
         self.folder = tempfile.TemporaryDirectory(prefix="baton-prometheus-")
         config = os.path.join(self.folder.name, "prometheus.yml")
         targets = "".join(f"  - targets: ['127.0.0.1:{p.metrics_port}']\n    labels: {{program: {p.program}}}\n"
-                          for p in cluster.processes)
+                          for p in programs(cluster))
         with open(config, "w", encoding="utf-8") as file:
             file.write("global: {scrape_interval: 500ms, scrape_timeout: 500ms}\n"
                        f"scrape_configs:\n- job_name: baton\n  static_configs:\n{targets}")
@@ -76,7 +76,7 @@ class Prometheus:
              f"--web.listen-address=127.0.0.1:{self.port}", "--log.level=warn"], stdout=self.log, stderr=self.log)
         try:
             wait_until(self.ready, "Prometheus is ready")
-            wait_until(lambda: self.value("count(up == 1)") == len(cluster.processes), "Prometheus has found the programs")
+            wait_until(lambda: self.value("count(up == 1)") == len(programs(cluster)), "Prometheus has found the programs")
         except BaseException:
             self.close()
             raise
@@ -118,10 +118,14 @@ def readme_table():
         cells = [cell.strip() for cell in line.strip("|").split("|")] if line.startswith("| `baton_") else None
         if not cells:
             continue
-        name, kind, programs, labels = cells[0].strip("`"), cells[1], cells[2], set(re.findall(r"`(\w+)`", cells[3]))
+        name, kind, letters, labels = cells[0].strip("`"), cells[1], cells[2], set(re.findall(r"`(\w+)`", cells[3]))
         assert name not in rows, f"{name} stands twice in README.md"
-        rows[name] = kind, {{"R": "baton-router", "P": "baton-prefill", "D": "baton-decode"}[p] for p in programs.split()}, labels
+        rows[name] = kind, {{"R": "baton-router", "P": "baton-prefill", "D": "baton-decode"}[p] for p in letters.split()}, labels
     return rows
+
+
+def programs(cluster):
+    return [cluster.router, *cluster.prefill, *cluster.decode]
 
 
 def ended(router, message):
@@ -135,7 +139,7 @@ class Reports(unittest.TestCase):
     def setUpClass(cls):
         cls.cluster = Cluster(router_flags=["--local_prefill_tokens=8", "--disaggregation=auto"])
         try:
-            cls.programs = {p.program: p for p in cls.cluster.processes}
+            cls.programs = {p.program: p for p in programs(cls.cluster)}
             cls.before = cls.scrape()
             cls.prometheus = Prometheus(cls.cluster)
             cls.addClassCleanup(cls.prometheus.close)
@@ -217,7 +221,7 @@ class Reports(unittest.TestCase):
         for program in self.programs:
             with self.subTest(program=program):
                 exposed = {name: (kind, self.after[program].label_names(name)) for name, kind in self.after[program].types.items()}
-                expected = {name: (kind, labels) for name, (kind, programs, labels) in documented.items() if program in programs}
+                expected = {name: (kind, labels) for name, (kind, where, labels) in documented.items() if program in where}
                 self.assertEqual(exposed, expected)
 
     def test_all_series_exist_before_the_first_request(self):
@@ -377,7 +381,8 @@ class Reports(unittest.TestCase):
     # ---- logs
 
     def test_logs_are_one_json_object_a_line(self):
-        for process in self.cluster.processes:
+        for process in programs(self.cluster):
+            self.assertEqual(process.plain_lines, [])
             for line in list(process.lines):
                 self.assertLessEqual({"time", "level", "program", "message"}, set(line), line)
                 self.assertIn(line["program"], (process.program, "ucx"))
