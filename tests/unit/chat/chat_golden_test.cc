@@ -72,7 +72,8 @@ TEST(ChatGoldenTemplates, TPL_01_PublishedQwen3TemplateEqualsJinja2) {
   const auto config = nlohmann::ordered_json::parse(file);
   const auto chat_template = ParseOrDie(config["chat_template"].get<std::string>());
   const auto conversations = ReadGoldenJson("families.json")["conversations"];
-  for (const auto& expected : ReadGoldenJson("qwen3.json")["cases"]) {
+  const auto golden = ReadGoldenJson("qwen3.json");
+  for (const auto& expected : golden["cases"]) {
     const auto name = expected["conversation"].get<std::string>();
     const auto prompt = RenderText(*chat_template, ReadConversation(conversations[name]));
     ASSERT_TRUE(prompt.ok()) << name << ": " << prompt.status();
