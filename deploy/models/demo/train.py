@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains the demo model and writes it, in the form of a Hugging Face checkpoint, beside this file.
 
-Needs torch, tokenizers, safetensors and numpy. Two CPU cores take about twenty minutes. All
+Needs torch, tokenizers and safetensors. A thousand steps take about six minutes of one undisturbed core. All
 randomness comes from --seed; the weights are the same again wherever torch adds in the same order.
 """
 import argparse
