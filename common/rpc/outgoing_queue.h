@@ -24,6 +24,7 @@ class OutgoingQueue {
   void Push(Message message) {
     absl::MutexLock lock(&mutex_);
     if (end_ || closed_) return;
+    bytes_ += message.ByteSizeLong();
     messages_.push_back(std::move(message));
     StartNext();
   }
@@ -40,8 +41,14 @@ class OutgoingQueue {
   void OnWritten(bool ok) {
     absl::MutexLock lock(&mutex_);
     writing_ = false;
-    if (!messages_.empty()) messages_.pop_front();
-    if (!ok) messages_.clear();
+    if (!messages_.empty()) {
+      bytes_ -= messages_.front().ByteSizeLong();
+      messages_.pop_front();
+    }
+    if (!ok) {
+      messages_.clear();
+      bytes_ = 0;
+    }
     StartNext();
   }
 
@@ -51,10 +58,14 @@ class OutgoingQueue {
     closed_ = true;
   }
 
-  // Messages not yet written.
+  // Messages not yet written, and their bytes on the wire.
   size_t size() const {
     absl::MutexLock lock(&mutex_);
     return messages_.size();
+  }
+  size_t bytes() const {
+    absl::MutexLock lock(&mutex_);
+    return bytes_;
   }
 
  private:
@@ -73,6 +84,7 @@ class OutgoingQueue {
   const std::function<void(const End&)> start_end_;
   mutable absl::Mutex mutex_;
   std::deque<Message> messages_ ABSL_GUARDED_BY(mutex_);  // the front stays while it is being written
+  size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   std::optional<End> end_ ABSL_GUARDED_BY(mutex_);
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;

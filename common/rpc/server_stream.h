@@ -45,7 +45,12 @@ class ServerBidiStream final : public grpc::ServerBidiReactor<Request, Response>
   void End(grpc::Status status) { queue_.Finish(std::move(status)); }
 
   void OnReadDone(bool ok) override {
-    if (!ok) return;
+    if (!ok) {
+      // Nothing will ever say what this call is for.
+      if (!heard_) End(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "the call has no message"));
+      return;
+    }
+    heard_ = true;
     handler_->OnMessage(std::move(request_));
     request_ = Request();
     this->StartRead(&request_);
@@ -73,7 +78,8 @@ class ServerBidiStream final : public grpc::ServerBidiReactor<Request, Response>
   OutgoingQueue<Response, grpc::Status> queue_{[this](const Response& message) { this->StartWrite(&message); },
                                                [this](const grpc::Status& status) { this->Finish(status); }};
   Request request_;
-  std::shared_ptr<ServerStreamHandler<Request>> handler_;
+  bool heard_ = false;                                     // by the reads, which come one at a time
+  std::shared_ptr<ServerStreamHandler<Request>> handler_;  // null when the call was ended at once
   std::atomic<bool> gone_{false};
   std::shared_ptr<ServerBidiStream> self_;
 };
@@ -95,6 +101,7 @@ class ServerWriteStream final : public grpc::ServerWriteReactor<Response> {
   void End(grpc::Status status) { queue_.Finish(std::move(status)); }
   // Messages not yet taken by gRPC: a slow reader's backlog.
   size_t backlog() const { return queue_.size(); }
+  size_t backlog_bytes() const { return queue_.bytes(); }
 
   void OnWriteDone(bool ok) override { queue_.OnWritten(ok); }
   void OnCancel() override {

@@ -27,6 +27,11 @@ void RouterConfig::AddTo(Flags& flags) {
   flags.Add("max_attempts", &max_attempts, "Pairs tried for a prompt before it fails.", 1, 16);
   flags.Add("max_prompt_kib", &max_prompt_kib, "Longest text of a prompt, KiB.", 1, 1u << 20);
   flags.Add("default_max_tokens", &default_max_tokens, "max_tokens of requests that name none.", 1, 1u << 20);
+  flags.Add(
+      "max_unread_kib", &max_unread_kib,
+      "Tokens that may wait for a client that reads slower than they come, KiB on the wire; beyond that its request "
+      "ends with RESOURCE_EXHAUSTED.",
+      1, 1u << 20);
   flags.Add("text_threads", &text_threads, "Threads for tokenizing and chat templates.", 1, 256);
 }
 

@@ -34,6 +34,7 @@ struct RouterConfig {
   uint32_t max_attempts = 3;
   uint32_t max_prompt_kib = 4096;
   uint32_t default_max_tokens = 256;
+  uint32_t max_unread_kib = 8192;
   uint32_t text_threads = 4;
 
   void AddTo(Flags& flags);

@@ -127,7 +127,8 @@ void Generation::Launch(std::vector<PromptSpec> specs) {
       PromptCallbacks callbacks;
       callbacks.on_deltas = [self = shared_from_this()](std::vector<v1::ChoiceDelta> deltas) {
         absl::MutexLock lock(&self->mutex_);
-        if (self->sink_) self->sink_->OnDeltas(std::move(deltas));
+        if (!self->sink_) return;
+        if (const grpc::Status status = self->sink_->OnDeltas(std::move(deltas)); !status.ok()) self->EndLater(status);
       };
       callbacks.on_end = [self = shared_from_this(), i](const grpc::Status& status, const v1::PromptReport& report) {
         self->OnJobEnd(i, status, report);
@@ -183,9 +184,8 @@ void Generation::OnJobEnd(uint32_t index, const grpc::Status& status, const v1::
     all = --open_ == 0;
     if (status.ok() && sink_) sink_->OnReport(report);
   }
-  // The job's lock is held: others are ended from the timers' thread.
   if (!status.ok() && !all) {
-    context_.router.timers->Schedule(Duration::zero(), [self = shared_from_this(), status] { self->End(status); });
+    EndLater(status);
   } else if (!status.ok() || all) {
     End(status);
   }
@@ -214,6 +214,10 @@ void Generation::LogPrompt(const grpc::Status& status, const v1::PromptReport& r
                                              {"decode_seconds", timings.decode_seconds()},
                                              {"finish_seconds", timings.finish_seconds()},
                                              {"total_seconds", timings.total_seconds()}});
+}
+
+void Generation::EndLater(const grpc::Status& status) {
+  context_.router.timers->Schedule(Duration::zero(), [self = shared_from_this(), status] { self->End(status); });
 }
 
 void Generation::Cancel(const grpc::Status& status) { End(status); }

@@ -49,7 +49,8 @@ struct GenerationContext {
 class GenerationSink {
  public:
   virtual ~GenerationSink() = default;
-  virtual void OnDeltas(std::vector<v1::ChoiceDelta> deltas) = 0;
+  // Not OK: the request ends with that status (its client does not take what it is sent).
+  virtual grpc::Status OnDeltas(std::vector<v1::ChoiceDelta> deltas) = 0;
   virtual void OnReport(const v1::PromptReport& report) = 0;
   virtual void OnEnd(const grpc::Status& status) = 0;
 };
@@ -83,6 +84,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void OnAdmitted(uint32_t index);
   void OnJobEnd(uint32_t index, const grpc::Status& status, const v1::PromptReport& report);
   void End(const grpc::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
+  // From a job's callback: its lock is held, so jobs are ended from the timers' thread.
+  void EndLater(const grpc::Status& status);
   void LeaveQueue();
   void LogPrompt(const grpc::Status& status, const v1::PromptReport& report) const;
 

@@ -38,13 +38,22 @@ grpc::Status GoneStatus(std::chrono::system_clock::time_point deadline) {
 class StreamSink final : public GenerationSink {
  public:
   using Stream = ServerWriteStream<v1::StreamGenerateResponse>;
-  StreamSink(std::shared_ptr<Stream> stream, const GenerationPlan& plan)
-      : stream_(std::move(stream)), request_id_(plan.request_id), model_(plan.model->name), seed_(plan.sampling.seed) {}
+  StreamSink(std::shared_ptr<Stream> stream, const GenerationPlan& plan, size_t max_unread_bytes)
+      : stream_(std::move(stream)),
+        max_unread_bytes_(max_unread_bytes),
+        request_id_(plan.request_id),
+        model_(plan.model->name),
+        seed_(plan.sampling.seed) {}
 
-  void OnDeltas(std::vector<v1::ChoiceDelta> deltas) override {
+  grpc::Status OnDeltas(std::vector<v1::ChoiceDelta> deltas) override {
+    if (const size_t unread = stream_->backlog_bytes(); unread > max_unread_bytes_) {
+      return ToGrpc(
+          ResourceExhausted("the client reads too slowly: %d bytes wait for it, %d may", unread, max_unread_bytes_));
+    }
     v1::StreamGenerateResponse message = NewMessage();
     for (v1::ChoiceDelta& delta : deltas) *message.add_deltas() = std::move(delta);
     stream_->Send(std::move(message));
+    return grpc::Status::OK;
   }
   void OnReport(const v1::PromptReport& report) override {
     v1::StreamGenerateResponse message = NewMessage();
@@ -64,6 +73,7 @@ class StreamSink final : public GenerationSink {
   }
 
   const std::shared_ptr<Stream> stream_;
+  const size_t max_unread_bytes_;
   const std::string request_id_, model_;
   const uint64_t seed_;
   bool first_ = true;
@@ -103,7 +113,7 @@ class UnarySink final : public GenerationSink {
     }
   }
 
-  void OnDeltas(std::vector<v1::ChoiceDelta> deltas) override {
+  grpc::Status OnDeltas(std::vector<v1::ChoiceDelta> deltas) override {
     for (v1::ChoiceDelta& delta : deltas) {
       v1::Choice* choice =
           response_->mutable_choices(static_cast<int>(delta.prompt_index() * choices_ + delta.index()));
@@ -114,6 +124,7 @@ class UnarySink final : public GenerationSink {
       choice->set_matched_stop(delta.matched_stop());
       if (delta.has_matched_stop_token_id()) choice->set_matched_stop_token_id(delta.matched_stop_token_id());
     }
+    return grpc::Status::OK;
   }
   void OnReport(const v1::PromptReport& report) override {
     *response_->mutable_reports(static_cast<int>(report.prompt_index())) = report;
@@ -173,7 +184,7 @@ grpc::ServerWriteReactor<v1::StreamGenerateResponse>* InferenceServiceImpl::Stre
     stream->End(status);
     return stream.get();
   }
-  auto sink = std::make_shared<StreamSink>(stream, plan);
+  auto sink = std::make_shared<StreamSink>(stream, plan, size_t{context_.router.config->max_unread_kib} << 10);
   const auto generation = MakeGeneration(*context, std::move(plan), arrived, std::move(sink));
   stream->SetOnGone([generation, deadline = context->deadline()] { generation->Cancel(GoneStatus(deadline)); });
   generation->Start(request->request());
