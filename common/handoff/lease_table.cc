@@ -27,6 +27,9 @@ absl::StatusOr<Lease> LeaseTable::Reserve(uint32_t prompt_tokens, uint32_t promp
                        limits_.max_quarantined_blocks);
   }
   const uint64_t needed = uint64_t{prompt_blocks} + choices;
+  if (needed > limits_.max_leased_blocks) {
+    return FailedPrecondition("lease needs %d KV blocks, %d may be leased at most", needed, limits_.max_leased_blocks);
+  }
   if (leased_blocks_ + needed > limits_.max_leased_blocks) {
     return ResourceExhausted("lease needs %d KV blocks, %d of the %d that may be leased are", needed, leased_blocks_,
                              limits_.max_leased_blocks);

@@ -63,7 +63,8 @@ class LeaseTable {
   LeaseTable(const LeaseLimits& limits, BlockPool* pool, const Clock* clock);
 
   // Leases `prompt_blocks` + `choices` blocks. Its time runs from the first Renew on, so that the caller may prepare
-  // the blocks. RESOURCE_EXHAUSTED when the pool or the leased share is full, UNAVAILABLE when must_restart.
+  // the blocks. RESOURCE_EXHAUSTED when the pool or the leased share is full, FAILED_PRECONDITION when the lease is
+  // larger than that share, UNAVAILABLE when must_restart.
   absl::StatusOr<Lease> Reserve(uint32_t prompt_tokens, uint32_t prompt_blocks, uint32_t choices, OnLeaseEnd on_end);
   absl::Status Renew(const LeaseKey& key);  // NOT_FOUND when over
   void Cancel(const LeaseKey& key);

@@ -26,6 +26,7 @@ class Receiver final : public HandoffReceiver, public ControlHandler, public Wri
            std::span<std::byte> memory, KvTransport* transport, const Clock* clock)
       : options_(options),
         layout_(layout),
+        max_lease_blocks_(limits.max_leased_blocks),
         memory_(memory),
         transport_(transport),
         // Often enough that a lease outlives its time by little, seldom enough to cost nothing.
@@ -120,6 +121,7 @@ class Receiver final : public HandoffReceiver, public ControlHandler, public Wri
     absl::MutexLock lock(&mutex_);
     return table_.open_leases();
   }
+  uint32_t max_lease_blocks() const override { return max_lease_blocks_; }
   bool must_restart() const override {
     absl::MutexLock lock(&mutex_);
     return table_.must_restart();
@@ -243,6 +245,7 @@ class Receiver final : public HandoffReceiver, public ControlHandler, public Wri
 
   const ReceiverOptions options_;
   const KvLayout layout_;
+  const uint32_t max_lease_blocks_;
   const std::span<std::byte> memory_;
   KvTransport* const transport_;
   const absl::Duration reap_interval_;

@@ -72,9 +72,9 @@ class HandoffReceiver {
   // Ends every open lease with UNAVAILABLE; blocks that a writer may still reach stay quarantined in the pool.
   virtual ~HandoffReceiver() = default;
 
-  // RESOURCE_EXHAUSTED with the numbers when the pool or the leased share is full, UNAVAILABLE when must_restart,
-  // INVALID_ARGUMENT when nothing is left to write or no choice is asked for; nothing is kept then and on_end not
-  // called.
+  // RESOURCE_EXHAUSTED with the numbers when the pool or the leased share is full, FAILED_PRECONDITION when it could
+  // not hold this lease if it were empty, UNAVAILABLE when must_restart, INVALID_ARGUMENT when nothing is left to write
+  // or no choice is asked for; nothing is kept then and on_end not called.
   virtual absl::StatusOr<LeaseOffer> Reserve(ReserveRequest request) = 0;
   // NOT_FOUND when the lease is over.
   virtual absl::Status Renew(const LeaseKey& key) = 0;
@@ -85,6 +85,8 @@ class HandoffReceiver {
 
   virtual HandoffCounts counts() const = 0;
   virtual uint32_t open_leases() const = 0;
+  // The leased share of the pool: no lease can be larger.
+  virtual uint32_t max_lease_blocks() const = 0;
   // True once quarantined blocks exceed their share.
   virtual bool must_restart() const = 0;
 };

@@ -23,9 +23,10 @@ uint64_t DecodeCost(const PairingRequest& request, const PairingCandidate& worke
 }
 
 template <typename Cost>
-std::optional<size_t> Cheapest(std::span<const PairingCandidate> workers, const Cost& cost) {
+std::optional<size_t> Cheapest(std::span<const PairingCandidate> workers, uint64_t blocks, const Cost& cost) {
   std::optional<size_t> best;
   for (size_t i = 0; i < workers.size(); ++i) {
+    if (workers[i].pool_blocks < blocks) continue;
     if (!best || cost(workers[i]) < cost(workers[*best])) best = i;
   }
   return best;
@@ -51,27 +52,49 @@ std::string_view PairingReasonName(PairingReason reason) {
       return "no_decode_worker";
     case PairingReason::kResume:
       return "resume";
+    case PairingReason::kLeaseTooLarge:
+      return "lease_too_large";
+    case PairingReason::kPoolTooSmall:
+      return "pool_too_small";
   }
   return "unknown";
+}
+
+uint64_t BlocksNeeded(const PairingRequest& request) {
+  // The KV of the last token is never needed.
+  const uint64_t positions = uint64_t{request.prompt_tokens} + std::max(1u, request.max_tokens) - 1;
+  return (positions + request.block_size - 1) / request.block_size;
 }
 
 PairingDecision ChoosePair(const PairingRequest& request, std::span<const PairingCandidate> prefill,
                            std::span<const PairingCandidate> decode) {
   const auto prefill_cost = [&](const PairingCandidate& worker) { return PrefillCost(request, worker); };
   const auto decode_cost = [&](const PairingCandidate& worker) { return DecodeCost(request, worker); };
+  const uint64_t prompt_blocks = (uint64_t{request.prompt_tokens} + request.block_size - 1) / request.block_size;
 
   if (request.max_tokens == 1 && !request.resume && request.policy != DisaggregationPolicy::kNever) {
-    if (const auto worker = Cheapest(prefill, prefill_cost)) return {worker, std::nullopt, PairingReason::kSingleToken};
+    if (const auto worker = Cheapest(prefill, prompt_blocks, prefill_cost)) {
+      return {worker, std::nullopt, PairingReason::kSingleToken};
+    }
   }
-  const std::optional<size_t> target = Cheapest(decode, decode_cost);
-  if (!target) return {};
+  const std::optional<size_t> target = Cheapest(decode, BlocksNeeded(request), decode_cost);
+  if (!target) {
+    const auto reason = decode.empty() ? PairingReason::kNoDecodeWorker : PairingReason::kPoolTooSmall;
+    return {std::nullopt, std::nullopt, reason};
+  }
   if (request.resume) return {std::nullopt, target, PairingReason::kResume};
   if (request.policy == DisaggregationPolicy::kNever) return {std::nullopt, target, PairingReason::kPolicy};
+
+  // Prefix hits would make the lease smaller, but they may be gone when it is made.
+  if (prompt_blocks + request.choices > decode[*target].max_lease_blocks) {
+    return {std::nullopt, target, PairingReason::kLeaseTooLarge};
+  }
 
   // Only a worker of the same layout and numerics may hand over to the target.
   std::optional<size_t> source;
   for (size_t i = 0; i < prefill.size(); ++i) {
     if (prefill[i].layout != decode[*target].layout || prefill[i].numerics != decode[*target].numerics) continue;
+    if (prefill[i].pool_blocks < prompt_blocks) continue;
     if (!source || prefill_cost(prefill[i]) < prefill_cost(prefill[*source])) source = i;
   }
   if (!source) return {std::nullopt, target, PairingReason::kNoPrefillWorker};

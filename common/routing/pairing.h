@@ -6,7 +6,7 @@
 //   prefill cost = prompt tokens queued there + this prompt minus its prefix cached there
 //   decode cost  = blocks in use + blocks this request needs there + running sequences
 //
-// Ties go to the earlier worker of the list.
+// A worker whose whole pool is too small for the work is no candidate. Ties go to the earlier worker of the list.
 
 #include <cstdint>
 #include <optional>
@@ -30,9 +30,11 @@ enum class PairingReason : uint8_t {
   kSingleToken,      // prefill worker alone: every choice ends with its first token
   kNoDecodeWorker,   // nothing can serve it
   kResume,           // local: a choice has tokens already
+  kLeaseTooLarge,    // local: the decode worker leases no more than a share of its pool, the prompt needs more
+  kPoolTooSmall,     // nothing can serve it: no decode worker's pool holds prompt and answer
 };
 std::string_view PairingReasonName(PairingReason reason);
-inline constexpr int kPairingReasons = 8;
+inline constexpr int kPairingReasons = 10;
 
 struct PairingCandidate {
   LayoutHash layout;
@@ -41,7 +43,8 @@ struct PairingCandidate {
   uint64_t queued_prompt_tokens = 0;  // prefill: larger of what the worker says and what this router has sent
   uint32_t blocks_in_use = 0;         // decode: likewise
   uint32_t running_sequences = 0;     // decode: likewise
-  uint32_t pool_blocks = 0;           // decode
+  uint32_t pool_blocks = UINT32_MAX;
+  uint32_t max_lease_blocks = UINT32_MAX;  // decode: a lease of more is refused
 };
 
 struct PairingRequest {
@@ -59,6 +62,9 @@ struct PairingDecision {
   std::optional<size_t> decode;   // unset with prefill set: single token; both unset: nothing can serve it
   PairingReason reason = PairingReason::kNoDecodeWorker;
 };
+
+// KV blocks of one choice at its full length.
+uint64_t BlocksNeeded(const PairingRequest& request);
 
 PairingDecision ChoosePair(const PairingRequest& request, std::span<const PairingCandidate> prefill,
                            std::span<const PairingCandidate> decode);

@@ -54,15 +54,20 @@ void DecodeCall::OnMessage(DecodeRequest message) {
 std::optional<EngineRequest> DecodeCall::Accept(const internal::v1::Work& work) {
   absl::StatusOr<EngineRequest> request = ToEngineRequest(work, *context_->runtime);
   const uint32_t limit = context_->runtime->max_model_len;
-  if (request.ok() && request->prompt.size() >= limit) {
-    request = FailedPrecondition("prompt has %d tokens, the model takes %d with at least one to generate",
-                                 request->prompt.size(), limit);
+  if (request.ok() && request->prompt.size() + uint64_t{request->sampling.max_tokens} > limit) {
+    request = FailedPrecondition("%d prompt tokens and max_tokens %d make more than the %d that this worker takes",
+                                 request->prompt.size(), request->sampling.max_tokens, limit);
   }
-  absl::MutexLock lock(&mutex_);
-  if (stage_ != Stage::kNew) {
-    EndLocked(ToGrpc(InvalidArgument("command: a second start")));
+  bool second = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    second = stage_ != Stage::kNew;
+  }
+  if (second) {
+    Fail(InvalidArgument("command: a second start"));
     return std::nullopt;
   }
+  absl::MutexLock lock(&mutex_);
   request_id_ = work.request_id();
   attempt_ = work.attempt();
   if (!request.ok()) {
@@ -270,10 +275,8 @@ void DecodeCall::EndLocked(const grpc::Status& status) {
 }
 
 void DecodeCall::Fail(const absl::Status& status) {
-  {
-    absl::MutexLock lock(&mutex_);
-    if (stage_ == Stage::kNew) EndLocked(ToGrpc(status));
-  }
+  // The caller hears it now; lease and engine still end by themselves, as after a disconnect.
+  stream_->End(ToGrpc(status));
   OnGone();
 }
 

@@ -59,6 +59,11 @@ bool DecodeServiceImpl::unused() const {
   return !context_ || context_.use_count() == 1;
 }
 
+uint32_t DecodeServiceImpl::max_lease_blocks() const {
+  absl::MutexLock lock(&mutex_);
+  return context_ ? context_->receiver->max_lease_blocks() : 0;
+}
+
 bool DecodeServiceImpl::must_restart() const {
   absl::MutexLock lock(&mutex_);
   return context_ && context_->receiver->must_restart();

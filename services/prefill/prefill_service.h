@@ -21,6 +21,7 @@ class PrefillServiceImpl final : public internal::v1::PrefillService::CallbackSe
   void StopAccepting() override;
   uint32_t open_work() const override;
   bool unused() const override;
+  uint32_t max_lease_blocks() const override { return 0; }
 
   grpc::ServerBidiReactor<internal::v1::PrefillRequest, internal::v1::PrefillResponse>* Prefill(
       grpc::CallbackServerContext* context) override;

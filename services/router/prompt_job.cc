@@ -4,7 +4,9 @@
 
 #include "common/base/block_hash.h"
 #include "common/base/hash.h"
+#include "common/base/status.h"
 #include "common/rpc/convert.h"
+#include "common/rpc/status.h"
 
 namespace baton {
 namespace {
@@ -18,8 +20,11 @@ constexpr Duration kFirstReserveRetry = std::chrono::milliseconds(20);
 constexpr Duration kLastReserveRetry = std::chrono::milliseconds(500);
 constexpr Duration kStreamPatience = std::chrono::seconds(2);
 
+// Of a worker's status. Its calls carry no deadline and only attempts that were dropped are cancelled, so the first two
+// are about the worker: a lease that ran out, a server that shut down.
 bool WorthAnotherPair(grpc::StatusCode code) {
-  return code == grpc::StatusCode::UNAVAILABLE || code == grpc::StatusCode::ABORTED ||
+  return code == grpc::StatusCode::DEADLINE_EXCEEDED || code == grpc::StatusCode::CANCELLED ||
+         code == grpc::StatusCode::UNAVAILABLE || code == grpc::StatusCode::ABORTED ||
          code == grpc::StatusCode::DATA_LOSS;
 }
 
@@ -77,7 +82,7 @@ void PromptJob::Cancel(const grpc::Status& status) {
 
 // ---- attempts
 
-bool PromptJob::Pair() {
+grpc::Status PromptJob::Pair() {
   const bool resume = std::any_of(choices_.begin(), choices_.end(),
                                   [](const ChoiceOutput& choice) { return choice.token_count() > 0; });
   std::vector<std::shared_ptr<WorkerLink>> prefill, decode;
@@ -103,7 +108,19 @@ bool PromptJob::Pair() {
   const PairingDecision decision = ChoosePair(request, prefill_views, decode_views);
   context_.metrics->OnDecision(decision.reason);
   report_.mutable_route()->set_reason(std::string(PairingReasonName(decision.reason)));
-  if (!decision.prefill && !decision.decode) return false;
+  if (decision.reason == PairingReason::kPoolTooSmall && attempts_ == 1) {
+    uint32_t largest = 0;
+    for (const PairingCandidate& worker : decode_views) largest = std::max(largest, worker.pool_blocks);
+    return ToGrpc(FailedPrecondition(
+        "prompts[%d]: %d prompt tokens and max_tokens %d need %d KV blocks of %d tokens, the largest pool has %d",
+        spec_.prompt_index, request.prompt_tokens, request.max_tokens, BlocksNeeded(request), request.block_size,
+        largest));
+  }
+  if (!decision.prefill && !decision.decode) {
+    const std::string why = last_failure_.ok() ? "" : "; the last attempt ended with: " + last_failure_.error_message();
+    return grpc::Status(grpc::StatusCode::UNAVAILABLE,
+                        "no pair of workers is ready for model '" + spec_.model->name + "'" + why);
+  }
 
   const uint32_t needed = (request.prompt_tokens + request.max_tokens * request.choices) / request.block_size + 1;
   if (decision.prefill) {
@@ -121,7 +138,7 @@ bool PromptJob::Pair() {
   auto* route = report_.mutable_route();
   route->set_prefill_worker((attempt_.prefill ? attempt_.prefill : attempt_.decode)->address());
   route->set_decode_worker(attempt_.decode ? attempt_.decode->address() : "");
-  return true;
+  return grpc::Status::OK;
 }
 
 void PromptJob::StartAttempt() {
@@ -129,11 +146,9 @@ void PromptJob::StartAttempt() {
   report_.mutable_route()->set_attempts(attempts_);
   attempt_ = Attempt{};
   attempt_.id = RandomU64() | 1;
-  if (!Pair()) {
+  if (const grpc::Status paired = Pair(); !paired.ok()) {
     attempt_.id = 0;
-    const std::string why = last_failure_.ok() ? "" : "; the last attempt ended with: " + last_failure_.error_message();
-    End(grpc::Status(grpc::StatusCode::UNAVAILABLE,
-                     "no pair of workers is ready for model '" + spec_.model->name + "'" + why));
+    End(paired);
     return;
   }
   if (!marks_.first_token) marks_.sent = context_.clock->Now();
@@ -189,6 +204,13 @@ void PromptJob::OpenDecode(bool local) {
   *work = attempt_.work;
   work->set_worker_incarnation(attempt_.decode_incarnation);
   attempt_.decode_stream->Send(std::move(request));
+  // Choices that a stop text ended since the attempt began, while no call was there to be told.
+  for (const internal::v1::ChoiceStart& start : attempt_.work.choices()) {
+    if (!choices_[start.index()].ended()) continue;
+    DecodeRequest stop;
+    stop.mutable_stop_choice()->set_choice(start.index());
+    attempt_.decode_stream->Send(std::move(stop));
+  }
   attempt_.reserve_sent = context_.clock->Now();
 }
 

@@ -96,7 +96,8 @@ class PromptJob : public std::enable_shared_from_this<PromptJob> {
   };
 
   void StartAttempt() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool Pair() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // OK: workers are chosen and their work is counted.
+  grpc::Status Pair() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   internal::v1::Work MakeWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OpenPrefill() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OpenDecode(bool local) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -126,6 +126,7 @@ PairingCandidate WorkerLink::Candidate(std::span<const Hash128> chain) const {
       std::max(load.blocks_owned() + load.blocks_leased() + load.blocks_quarantined(), sent_.blocks);
   candidate.running_sequences = std::max(load.running_sequences(), sent_.sequences);
   candidate.pool_blocks = state_.identity.pool_blocks();
+  candidate.max_lease_blocks = state_.identity.max_lease_blocks();
   return candidate;
 }
 

@@ -32,7 +32,7 @@ internal::v1::Identity LoadingIdentity(const WorkerProgram& program, const Worke
   return identity;
 }
 
-internal::v1::Identity Complete(internal::v1::Identity identity, const WorkerRuntime& runtime) {
+internal::v1::Identity Complete(internal::v1::Identity identity, const WorkerRuntime& runtime, const WorkerRole& role) {
   identity.set_layout_hash(runtime.layout.Hash().value);
   identity.set_numerics_hash(runtime.numerics.value);
   identity.set_block_size(runtime.layout.block_size);
@@ -41,6 +41,7 @@ internal::v1::Identity Complete(internal::v1::Identity identity, const WorkerRun
   identity.set_max_model_len(runtime.max_model_len);
   identity.set_max_batch(runtime.runner->max_batch());
   identity.set_vocab_size(runtime.runner->vocab_size());
+  identity.set_max_lease_blocks(role.max_lease_blocks());
   return identity;
 }
 
@@ -143,7 +144,7 @@ int RunWorker(const WorkerProgram& program, int argc, char** argv) {
   const std::shared_ptr<WorkerRuntime> runtime = *std::move(loaded);
   if (const absl::Status status = role->Attach(runtime); !status.ok()) return Fail(log, status);
   worker_metrics.Attach(runtime);
-  worker_service.SetReady(runtime, Complete(identity, *runtime));
+  worker_service.SetReady(runtime, Complete(identity, *runtime, *role));
   (*server)->SetReady(true);
   stop.LoadingEnds();
   log.Info("ready", {{"port", (*server)->port()}});

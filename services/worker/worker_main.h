@@ -29,6 +29,8 @@ class WorkerRole {
   virtual uint32_t open_work() const = 0;
   // True when no call holds what Attach made any more: the engine and the handoffs have let go of theirs too.
   virtual bool unused() const = 0;
+  // KV blocks of the largest lease that a handoff may get; 0 when the role takes none. After Attach.
+  virtual uint32_t max_lease_blocks() const = 0;
   // True when the process must be replaced (quarantine above its share); polled.
   virtual bool must_restart() const { return false; }
 };

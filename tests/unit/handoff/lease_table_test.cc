@@ -404,6 +404,13 @@ TEST_F(LeaseTableTest, LeasedShareIsCappedWithTheNumbers) {
   EXPECT_EQ(pool_.counts().leased, 16u);
 }
 
+TEST_F(LeaseTableTest, ALeaseLargerThanTheShareIsRefusedForGood) {
+  const auto refused = table_->Reserve(256, 16, 1, [](absl::StatusOr<CommittedHandoff>) {});
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(StatusMessage(refused.status()), HasSubstr("needs 17 KV blocks, 16 may be leased at most"));
+  EXPECT_EQ(table_->open_leases(), 0u);
+}
+
 TEST_F(LeaseTableTest, CommittedBlocksNoLongerCountAsLeased) {
   for (int i = 0; i < 6; ++i) {
     const Lease lease = Attached();

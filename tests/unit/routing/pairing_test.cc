@@ -98,5 +98,32 @@ TEST(Pairing, AResumeIsReadByTheDecodeWorker) {
   EXPECT_EQ(ChoosePair(request, one, one).reason, PairingReason::kResume);
 }
 
+TEST(Pairing, WorkersWhosePoolIsTooSmallAreNoCandidates) {
+  std::vector<PairingCandidate> prefill(1), decode(2);
+  const PairingRequest request = LongPrompt();
+  decode[0].pool_blocks = static_cast<uint32_t>(BlocksNeeded(request)) - 1;
+  decode[1].pool_blocks = static_cast<uint32_t>(BlocksNeeded(request));
+  EXPECT_EQ(ChoosePair(request, prefill, decode).decode, 1u);
+  decode.pop_back();
+  EXPECT_EQ(ChoosePair(request, prefill, decode).decode, std::nullopt);
+  EXPECT_EQ(ChoosePair(request, prefill, decode).reason, PairingReason::kPoolTooSmall);
+  decode[0].pool_blocks = UINT32_MAX;
+  prefill[0].pool_blocks = (request.prompt_tokens - 1) / request.block_size;
+  EXPECT_EQ(ChoosePair(request, prefill, decode).reason, PairingReason::kNoPrefillWorker);
+}
+
+TEST(Pairing, APromptThatNoLeaseCanHoldIsReadByTheDecodeWorker) {
+  std::vector<PairingCandidate> prefill(1), decode(1);
+  PairingRequest request = LongPrompt();
+  request.policy = DisaggregationPolicy::kAlways;
+  const uint32_t prompt_blocks = (request.prompt_tokens + request.block_size - 1) / request.block_size;
+  decode[0].max_lease_blocks = prompt_blocks + request.choices;
+  EXPECT_EQ(ChoosePair(request, prefill, decode).prefill, 0u);
+  ++request.choices;
+  EXPECT_EQ(ChoosePair(request, prefill, decode).prefill, std::nullopt);
+  EXPECT_EQ(ChoosePair(request, prefill, decode).decode, 0u);
+  EXPECT_EQ(ChoosePair(request, prefill, decode).reason, PairingReason::kLeaseTooLarge);
+}
+
 }  // namespace
 }  // namespace baton

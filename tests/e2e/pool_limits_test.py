@@ -1,0 +1,100 @@
+"""What does not fit: prompts larger than a lease or a pool, clients that do not read."""
+
+import unittest
+
+from harness import (Cluster, grpc, inference_pb2, make_request, wait_until, worker_pb2, worker_pb2_grpc)
+
+GREEDY = dict(temperature=0, ignore_eos=True)
+
+
+def block_bytes(cluster):
+    with grpc.insecure_channel(cluster.decode[0].address) as channel:
+        states = worker_pb2_grpc.WorkerServiceStub(channel).WatchState(worker_pb2.WatchStateRequest(protocol_version=1))
+        return next(states).identity.block_bytes
+
+
+def pool_flags(blocks, size):
+    return ["--kv_gib", repr((blocks + 0.5) * size / 2**30)]
+
+
+class SmallPools(unittest.TestCase):
+    """A decode pool of 7 blocks, of which 3 may be leased."""
+
+    @classmethod
+    def setUpClass(cls):
+        with Cluster() as ample:
+            size = block_bytes(ample)
+            cls.prompt = list(range(3, 83))  # 5 blocks
+            cls.expected = [list(c.token_ids) for c in ample.generate(cls.prompt, max_tokens=6, **GREEDY).choices]
+        cls.cluster = Cluster(decode_flags=pool_flags(7, size), router_flags=["--disaggregation=always"])
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.cluster.close()
+
+    def test_LIM_03_a_prompt_larger_than_the_leased_share_is_read_by_the_decode_worker(self):
+        response = self.cluster.generate(self.prompt, max_tokens=6, **GREEDY)
+        self.assertEqual([list(c.token_ids) for c in response.choices], self.expected)
+        self.assertEqual(response.reports[0].route.reason, "lease_too_large")
+        self.cluster.assert_idle()
+
+    def test_LIM_03_more_choices_than_may_be_leased_are_served(self):
+        response = self.cluster.generate([5, 6, 7], n=8, max_tokens=3, **GREEDY)
+        self.assertEqual({len(c.token_ids) for c in response.choices}, {3})
+        self.assertEqual(len({tuple(c.token_ids) for c in response.choices}), 1)
+        self.cluster.assert_idle()
+
+    def test_LIM_03_what_no_pool_holds_is_refused_with_both_numbers_before_any_work(self):
+        before = self.cluster.prefill[0].metrics()["baton_prompt_tokens_total"]
+        for prompt, max_tokens in ((list(range(3, 123)), 2), (list(range(3, 53)), 70)):
+            with self.subTest(prompt=len(prompt), max_tokens=max_tokens):
+                with self.assertRaises(grpc.RpcError) as raised:
+                    self.cluster.generate(prompt, max_tokens=max_tokens, **GREEDY)
+                self.assertEqual(raised.exception.code(), grpc.StatusCode.FAILED_PRECONDITION)
+                self.assertIn("need 8 KV blocks", raised.exception.details())
+                self.assertIn("the largest pool has 7", raised.exception.details())
+        self.assertEqual(self.cluster.prefill[0].metrics()["baton_prompt_tokens_total"], before)
+        self.cluster.assert_idle()
+
+    def test_LIM_03_exactly_the_pool_is_served(self):
+        response = self.cluster.generate(list(range(3, 53)), max_tokens=63, **GREEDY)  # 50 + 62 = 7 blocks
+        self.assertEqual(len(response.choices[0].token_ids), 63)
+        self.cluster.assert_idle()
+
+
+class SmallPrefillPool(unittest.TestCase):
+    def test_LIM_03_a_prompt_larger_than_the_prefill_pool_is_read_by_the_decode_worker(self):
+        with Cluster() as ample:
+            size = block_bytes(ample)
+            prompt = list(range(3, 103))
+            expected = list(ample.generate(prompt, max_tokens=6, **GREEDY).choices[0].token_ids)
+        with Cluster(prefill_flags=pool_flags(5, size), router_flags=["--disaggregation=always"]) as cluster:
+            response = cluster.generate(prompt, max_tokens=6, **GREEDY)
+            self.assertEqual(list(response.choices[0].token_ids), expected)
+            cluster.assert_idle()
+
+
+class SlowReaders(unittest.TestCase):
+    def test_RPC_05_a_client_that_does_not_read_is_ended_and_others_are_not_held_up(self):
+        with Cluster(router_flags=["--max_unread_kib", "64"]) as cluster:
+            options = [("grpc.http2.bdp_probe", 0), ("grpc.use_local_subchannel_pool", 1)]
+            with grpc.insecure_channel(cluster.router.address, options=options) as channel:
+                request = inference_pb2.StreamGenerateRequest(request=make_request(
+                    [[5 + i] for i in range(16)], n=16, max_tokens=120, ignore_eos=True, logprobs=20))
+                call = channel.unary_stream(
+                    "/baton.v1.InferenceService/StreamGenerate",
+                    request_serializer=inference_pb2.StreamGenerateRequest.SerializeToString,
+                    response_deserializer=inference_pb2.StreamGenerateResponse.FromString)(request, timeout=600)
+                name = 'baton_requests_total{reason="resource_exhausted"}'
+                wait_until(lambda: cluster.router.metrics()[name] == 1, "the unread request is ended")
+                cluster.assert_idle()
+                self.assertEqual(cluster.generate([5, 6], max_tokens=2).reports[0].usage.completion_tokens, 2)
+                with self.assertRaises(grpc.RpcError) as raised:
+                    for _ in call:
+                        pass
+                self.assertEqual(raised.exception.code(), grpc.StatusCode.RESOURCE_EXHAUSTED)
+                self.assertIn("reads too slowly", raised.exception.details())
+
+
+if __name__ == "__main__":
+    unittest.main()
