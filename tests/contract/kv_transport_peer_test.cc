@@ -154,6 +154,19 @@ TEST_P(KvTransportPeer, SessionToAStoppedTargetCloses) {
   session = Connect(target);
 }
 
+TEST_P(KvTransportPeer, TransportGoesWhileItsTargetIsStopped) {
+  Target target = StartTarget();
+  auto session = Connect(target);
+  target.process->Signal(SIGSTOP);
+  const PutRun run = Everything();
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(session->Put(kStamp, {&run, 1}).ok());
+  session.reset();
+  transport_.reset();
+  target.process->Signal(SIGCONT);
+  transport_ = *MakeTransport(GetParam().Options());
+  EXPECT_TRUE(transport_->Connect(target.descriptor).ok()) << "the target serves the next writer";
+}
+
 TEST_P(KvTransportPeer, StoppedTargetDoesNotHoldAConnectForEver) {
   Target target = StartTarget();
   target.process->Signal(SIGSTOP);

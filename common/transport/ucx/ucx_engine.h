@@ -32,7 +32,8 @@ class UcxEngine {
 
   static absl::StatusOr<std::unique_ptr<UcxEngine>> Start(const TransportOptions& options);
   ~UcxEngine() { Stop(); }
-  // Ends the thread after the tasks that are posted by now, and with it UCX's worker and context. Timers do not run any more.
+  // Ends the thread after the tasks that are posted by now, and with it UCX's worker and context. Timers do not run any
+  // more.
   void Stop();
 
   // From any thread: runs `task` on the engine's thread, soon; or waits for that.
@@ -50,7 +51,8 @@ class UcxEngine {
   absl::Status SetMessageHandler(UcxMessageId id, MessageHandler handler);
 
   using OnComplete = std::function<void(ucs_status_t)>;
-  // `on_complete` is called exactly once, perhaps before these return. Headers are copied, payloads are not.
+  // `on_complete` is called exactly once, perhaps before these return. Send copies header and payload; the
+  // bytes of a put must stay until then.
   void Send(ucp_ep_h endpoint, UcxMessageId id, std::string header, std::string_view payload, OnComplete on_complete);
   void Put(ucp_ep_h endpoint, std::string_view bytes, uint64_t address, ucp_rkey_h key, OnComplete on_complete);
   void Flush(ucp_ep_h endpoint, OnComplete on_complete);
@@ -66,10 +68,14 @@ class UcxEngine {
   bool RunTasks();
   int RunTimers();
   void Sleep(int timeout_ms) const;
+  void Release();
+  bool Drain();
+  OnComplete Counted(OnComplete on_complete);
 
   ucp_context_h context_ = nullptr;
   ucp_worker_h worker_ = nullptr;
-  int event_fd_ = -1;  // the worker's
+  int event_fd_ = -1;     // the worker's
+  size_t under_way_ = 0;  // operations that have not called back
   std::string worker_address_;
   const WakeFd wake_;
   std::map<UcxMessageId, std::unique_ptr<MessageHandler>> handlers_;

@@ -145,6 +145,7 @@ UcxEngine::OnComplete UcxOutbound::Track() {
   return [self = shared_from_this()](ucs_status_t status) {
     --self->under_way_;
     if (status != UCS_OK) {
+      self->endpoint_failed_ = true;
       // Not from inside the call that failed: ending closes the endpoint.
       self->engine_->Post([self, status] { self->End(Unavailable("put: %s", ucs_status_string(status))); });
     }
@@ -154,6 +155,7 @@ UcxEngine::OnComplete UcxOutbound::Track() {
 
 void UcxOutbound::OnEndpointError(void* argument, ucp_ep_h, ucs_status_t status) {
   const auto self = static_cast<UcxOutbound*>(argument)->shared_from_this();
+  self->endpoint_failed_ = true;
   self->engine_->Post(
       [self, status] { self->End(Unavailable("connection to the peer: %s", ucs_status_string(status))); });
 }
@@ -168,7 +170,11 @@ void UcxOutbound::End(const absl::Status& status) {
   queue_.clear();
   if (on_open_) std::exchange(on_open_, nullptr)(ended);
   for (auto& [flush, done] : std::exchange(flushes_, {})) done(ended);
-  if (target_session_ == 0 || ended.code() != absl::StatusCode::kCancelled) CloseEndpoint();
+  if (target_session_ == 0 || endpoint_failed_) {
+    CloseEndpoint();
+  } else if (ended.code() != absl::StatusCode::kCancelled) {
+    CloseEndpointWhenSent();
+  }
 }
 
 void UcxOutbound::Close(std::function<void()> on_closed) {
@@ -176,14 +182,25 @@ void UcxOutbound::Close(std::function<void()> on_closed) {
   End(Cancelled("the session was closed"));
   if (endpoint_ != nullptr && !closing_endpoint_) {
     engine_->Send(endpoint_, kUcxClose, HeaderBytes(UcxClose{target_session_}), {}, Track());
-    const auto close = [self = shared_from_this()] { self->CloseEndpoint(); };
-    engine_->Flush(endpoint_, [self = shared_from_this(), track = Track(), close](ucs_status_t status) {
-      self->engine_->Post(close);
-      track(status);
-    });
-    engine_->RunAt(std::chrono::steady_clock::now() + kFarewell, close);
+    CloseEndpointWhenSent();
   }
   ReportIfClosed();
+}
+
+// UCX's tcp lane does not survive a forced close with a message half sent: it cuts the stream there, keeps the socket
+// for the other direction, and reads freed memory when the peer closes its side (1.13 and later). So an endpoint with
+// messages stays until they have left or the peer is gone. Puts refer to their owner's memory and do not wait so long.
+void UcxOutbound::CloseEndpointWhenSent() {
+  if (endpoint_ == nullptr || closing_endpoint_ || std::exchange(flushing_out_, true)) return;
+  engine_->Flush(endpoint_, [self = shared_from_this(), track = Track()](ucs_status_t status) {
+    self->engine_->Post([self] { self->CloseEndpoint(); });
+    track(status);
+  });
+  engine_->RunAt(std::chrono::steady_clock::now() + kFarewell, [self = shared_from_this()] {
+    if (!self->messages_) return self->CloseEndpoint();
+    self->lingering_ = true;
+    self->ReportIfClosed();
+  });
 }
 
 void UcxOutbound::CloseEndpoint() {
@@ -195,7 +212,7 @@ void UcxOutbound::CloseEndpoint() {
 }
 
 void UcxOutbound::ReportIfClosed() {
-  if (!on_closed_ || endpoint_ != nullptr || under_way_ > 0) return;
+  if (!on_closed_ || (!lingering_ && (endpoint_ != nullptr || under_way_ > 0))) return;
   if (remote_key_ != nullptr) ucp_rkey_destroy(std::exchange(remote_key_, nullptr));
   std::exchange(on_closed_, nullptr)();
 }

@@ -33,7 +33,8 @@ class UcxOutbound : public std::enable_shared_from_this<UcxOutbound> {
   void AddFlush(OnStatus done);
   // Sends what the window allows; true when it sent something.
   bool SendSome();
-  // Open flushes report CANCELLED; `on_closed` is called when UCX holds nothing of this session any more.
+  // Open flushes report CANCELLED; `on_closed` is called when UCX holds no memory of the session's
+  // owner any more; messages to a peer that does not read leave later, or when the peer dies.
   void Close(std::function<void()> on_closed);
 
   void OnOpened(uint64_t target_session);
@@ -64,6 +65,7 @@ class UcxOutbound : public std::enable_shared_from_this<UcxOutbound> {
   void FinishFlush(uint64_t flush, const absl::Status& status);
   void End(const absl::Status& status);
   void CloseEndpoint();
+  void CloseEndpointWhenSent();
   void ReportIfClosed();
 
   UcxEngine* const engine_;
@@ -74,7 +76,10 @@ class UcxOutbound : public std::enable_shared_from_this<UcxOutbound> {
   std::byte* mapped_pool_ = nullptr;  // the peer's pool in this address space, where shared memory reaches it
   ucp_ep_h endpoint_ = nullptr;
   ucp_rkey_h remote_key_ = nullptr;
+  bool endpoint_failed_ = false;
   bool closing_endpoint_ = false;
+  bool flushing_out_ = false;
+  bool lingering_ = false;  // closed for its owner; messages that UCX has copies of still leave
   uint64_t target_session_ = 0;
   OnStatus on_open_;
   std::function<void()> on_closed_;
