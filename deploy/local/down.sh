@@ -1,6 +1,11 @@
 #!/usr/bin/env bash
 # Stops what up.sh started: SIGTERM, so that running work drains, SIGKILL after 40 seconds.
 set -euo pipefail
+case "${1:-}" in
+  "") ;;
+  -h|--help) sed -n '2s/^# //p' "${BASH_SOURCE[0]}"; exit 0 ;;
+  *) echo "down.sh: takes no arguments, has '$1'" >&2; exit 2 ;;
+esac
 run=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)/build/local
 for name in router prefill decode; do
   [ -f "$run/$name.pid" ] || continue

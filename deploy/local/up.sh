@@ -9,6 +9,7 @@ cd "$root"
 model=demo question="" port=8100 disaggregation=always
 while [ $# -gt 0 ]; do
   case "$1" in
+    --model|--question|--port|--disaggregation) [ $# -ge 2 ] || { echo "up.sh: $1 needs a value (--help)" >&2; exit 2; } ;;&
     --model) model=$2; shift 2 ;;
     --question) question=$2; shift 2 ;;
     --port) port=$2; shift 2 ;;
@@ -17,6 +18,14 @@ while [ $# -gt 0 ]; do
     *) echo "up.sh: unknown argument '$1' (--help)" >&2; exit 2 ;;
   esac
 done
+# The programs take five more ports above it: two beside it, three for metrics.
+if ! [[ $port =~ ^[0-9]{1,5}$ ]] || ((10#$port < 1 || 10#$port > 65523)); then
+  echo "up.sh: --port is '$port', must be 1 to 65523" >&2; exit 2
+fi
+case "$disaggregation" in
+  always|auto|never) ;;
+  *) echo "up.sh: --disaggregation is '$disaggregation', must be always, auto or never" >&2; exit 2 ;;
+esac
 
 step() { printf '\033[1m== %s\033[0m\n' "$*" >&2; }
 
@@ -40,8 +49,10 @@ mkdir -p "$run"
 prefill_port=$((port + 1)) decode_port=$((port + 2))
 alive() { [ -f "$run/$1.pid" ] && kill -0 "$(cat "$run/$1.pid")" 2>/dev/null; }
 
-if [ "$(cat "$run/model" 2>/dev/null)" != "$path $port $disaggregation" ]; then deploy/local/down.sh; fi
-echo "$path $port $disaggregation" >"$run/model"
+# What runs is kept only if it is what was asked for, and of this build.
+wanted="$path $port $disaggregation $(stat -c %Y "$bin"/baton-{router,prefill,decode} | xargs)"
+if [ "$(cat "$run/model" 2>/dev/null)" != "$wanted" ]; then deploy/local/down.sh; fi
+echo "$wanted" >"$run/model"
 
 start() {  # name program flags...
   local name=$1; shift

@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
+#include <string>
 #include <vector>
 
 #include "common/base/status.h"
@@ -38,6 +39,12 @@ int Run(int argc, char** argv) {
   } catch (const CLI::Success& success) {
     return program.exit(success, std::cout, std::cerr);
   } catch (const CLI::ParseError& error) {
+    // CLI11 reports a word it does not know as a missing subcommand.
+    const std::vector<std::string> unknown = program.remaining();
+    if (program.get_subcommands().empty() && !unknown.empty() && !unknown.front().starts_with('-')) {
+      std::cerr << "baton: there is no subcommand '" << unknown.front() << "' (--help lists subcommands and flags)\n";
+      return 2;
+    }
     std::cerr << "baton: " << error.what() << " (--help lists subcommands and flags)\n";
     return 2;
   }

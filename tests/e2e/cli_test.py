@@ -78,6 +78,8 @@ class CliTest(unittest.TestCase):
         self.assertIn("NOT_FOUND", err)
         _, err = self.baton("generate", "--max_tokens", "many", "hello", status=2)
         self.assertIn("--max_tokens", err)
+        _, err = self.baton("generat", "hello", status=2)
+        self.assertIn("'generat'", err)
 
     def test_chat_over_a_pipe_remembers_and_resets(self):
         # Every turn is decided by the whole conversation, so equal answers mean equal conversations.
