@@ -148,6 +148,15 @@ absl::StatusOr<nlohmann::ordered_json> ParseJson(const std::string& text) {
   return value;
 }
 
+// Clients send a call's arguments as JSON in a string; templates want the object.
+void ParseArguments(nlohmann::ordered_json& call) {
+  if (!call.is_object() || !call.contains("function") || !call["function"].is_object()) return;
+  nlohmann::ordered_json& function = call["function"];
+  if (!function.contains("arguments") || !function["arguments"].is_string()) return;
+  auto arguments = ParseJson(function["arguments"].get<std::string>());
+  if (arguments.ok() && arguments->is_object()) function["arguments"] = *std::move(arguments);
+}
+
 absl::StatusOr<ChatInput> MakeChatInput(const v1::Chat& chat, const std::string& field) {
   ChatInput input;
   for (int i = 0; i < chat.messages_size(); ++i) {
@@ -162,6 +171,7 @@ absl::StatusOr<ChatInput> MakeChatInput(const v1::Chat& chat, const std::string&
       const std::string path = absl::StrFormat("%s.messages[%d].tool_calls_json", field, i);
       if (!calls.ok()) return WithContext(calls.status(), path);
       if (!calls->is_array()) return InvalidArgument("%s: must be a JSON array", path);
+      for (auto& call : *calls) ParseArguments(call);
       entry["tool_calls"] = *std::move(calls);
     }
     input.messages.push_back(std::move(entry));
