@@ -82,6 +82,19 @@ void PromptJob::Cancel(const grpc::Status& status) {
 
 // ---- attempts
 
+void PromptJob::AvoidFailedPairs(std::vector<std::shared_ptr<WorkerLink>>& links, std::vector<PairingCandidate>& views,
+                                 bool last_resort) const {
+  const auto failed = [&](const std::shared_ptr<WorkerLink>& link) {
+    return avoided_.contains(link->state().identity.incarnation());
+  };
+  if (last_resort && std::all_of(links.begin(), links.end(), failed)) return;
+  for (size_t i = links.size(); i-- > 0;) {
+    if (!failed(links[i])) continue;
+    links.erase(links.begin() + static_cast<ptrdiff_t>(i));
+    views.erase(views.begin() + static_cast<ptrdiff_t>(i));
+  }
+}
+
 grpc::Status PromptJob::Pair() {
   const bool resume = std::any_of(choices_.begin(), choices_.end(),
                                   [](const ChoiceOutput& choice) { return choice.token_count() > 0; });
@@ -96,6 +109,8 @@ grpc::Status PromptJob::Pair() {
   };
   collect(internal::v1::ROLE_PREFILL, prefill, prefill_views);
   collect(internal::v1::ROLE_DECODE, decode, decode_views);
+  AvoidFailedPairs(prefill, prefill_views, /*last_resort=*/false);  // a decode worker can read the prompt
+  AvoidFailedPairs(decode, decode_views, /*last_resort=*/true);
 
   PairingRequest request;
   request.prompt_tokens = static_cast<uint32_t>(spec_.tokens.size());
@@ -427,6 +442,11 @@ void PromptJob::FailAttempt(const grpc::Status& status, uint64_t lost_incarnatio
                                            {"code", CodeName(status.error_code())},
                                            {"error", status.error_message()}});
   last_failure_ = status;
+  // A handoff that failed says that one of the two is bad, not which.
+  if (status.error_code() == grpc::StatusCode::ABORTED && attempt_.prefill) {
+    avoided_.insert(attempt_.prefill_incarnation);
+    avoided_.insert(attempt_.decode_incarnation);
+  }
   const bool lost = status.error_code() == grpc::StatusCode::UNAVAILABLE && lost_incarnation != 0;
   if (lost) excluded_.insert(lost_incarnation);
   if (lost && attempt_.started) ++deaths_;

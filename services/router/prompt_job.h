@@ -97,6 +97,9 @@ class PromptJob : public std::enable_shared_from_this<PromptJob> {
 
   void StartAttempt() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // OK: workers are chosen and their work is counted.
+  // Drops workers of failed handoffs from a pairing; with `last_resort` not if no other would be left.
+  void AvoidFailedPairs(std::vector<std::shared_ptr<WorkerLink>>& links, std::vector<PairingCandidate>& views,
+                        bool last_resort) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   grpc::Status Pair() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   internal::v1::Work MakeWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OpenPrefill() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -134,6 +137,7 @@ class PromptJob : public std::enable_shared_from_this<PromptJob> {
   Attempt attempt_ ABSL_GUARDED_BY(mutex_);
   uint32_t attempts_ ABSL_GUARDED_BY(mutex_) = 0;
   uint32_t deaths_ ABSL_GUARDED_BY(mutex_) = 0;                     // workers lost while they ran this prompt
+  absl::flat_hash_set<uint64_t> avoided_ ABSL_GUARDED_BY(mutex_);   // incarnations of pairs whose handoff failed
   absl::flat_hash_set<uint64_t> excluded_ ABSL_GUARDED_BY(mutex_);  // incarnations that failed it
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
   bool awaiting_streams_ ABSL_GUARDED_BY(mutex_) = false;

@@ -52,7 +52,9 @@ class WorkerDeath(unittest.TestCase):
         worker, streams = self.die("prefill", SHORT, reached)
         expected = self.assert_serves_again(worker)
         for stream in streams:
-            self.assertEqual(stream.result().choices, expected.choices)
+            result = stream.result()
+            self.assertEqual(result.choices, expected.choices)
+            self.assertLessEqual(result.reports[0].route.attempts, 2, "the dead worker is not asked again")
 
     def check_decode_worker(self, reached):
         """No other decode worker is left: the streams end with UNAVAILABLE."""
