@@ -100,9 +100,13 @@ class SilentPrefillWorker(unittest.TestCase):
         with Cluster(DEMO, worker_flags=["--chunk_tokens", "1", "--prefix_cache=false", "--kv_gib", "0.1",
                                          "--heartbeat_seconds", "0.1", "--suspect_seconds", "0.5"],
                      decode_flags=["--lease_seconds", "1"], router_flags=["--disaggregation=always"]) as cluster:
-            stream = cluster.stream(PROMPT, max_tokens=20, ignore_eos=True)
             decode, prefill = cluster.decode[0], cluster.prefill[0]
-            wait_until(lambda: decode.metrics()["baton_leases_open"] > 0 or stream.done.is_set(), "a lease")
+            cluster.generate(PROMPT[:20], max_tokens=2)  # the connection between the two stands from here on
+            before = prefill.metrics()["baton_prompt_tokens_total"]
+            stream = cluster.stream(PROMPT + PROMPT[:900], max_tokens=20, ignore_eos=True)
+            wait_until(lambda: decode.metrics()["baton_leases_open"] > 0, "a lease")
+            # Some blocks are on their way, many are not computed yet.
+            wait_until(lambda: prefill.metrics()["baton_prompt_tokens_total"] - before > 100, "the transfer's beginning")
             prefill.popen.send_signal(signal.SIGSTOP)
             self.assertGreater(decode.metrics()['baton_kv_blocks{state="leased"}'], 0, "stopped in the middle")
             stream.call.cancel()
