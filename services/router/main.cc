@@ -73,13 +73,14 @@ int Run(int argc, char** argv) {
            {{"port", (*server)->port()}, {"metrics_port", *metrics_port}, {"version", std::string(kVersion)}});
 
   const int signal = WaitForStopSignal();
-  log.Info("draining", {{"signal", signal}, {"requests", table.size()}});
   inference.StopAccepting();
   {
     absl::MutexLock lock(&ready_mutex);
     ready_server = nullptr;
   }
   (*server)->SetReady(false);
+  // From this line on nothing new is accepted.
+  log.Info("draining", {{"signal", signal}, {"requests", table.size()}});
   const TimePoint deadline =
       clock.Now() + std::chrono::duration_cast<Duration>(std::chrono::duration<double>(config.grace_seconds));
   while (table.size() > 0 && clock.Now() < deadline) absl::SleepFor(absl::Milliseconds(20));

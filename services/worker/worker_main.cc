@@ -152,11 +152,12 @@ int RunWorker(const WorkerProgram& program, int argc, char** argv) {
   {
     const Watchdog watchdog(config, *runtime, *role, **server, log);
     const int signal = stop.Wait();
-    log.Info("draining", {{"signal", signal}, {"open_work", role->open_work()}});
     (*server)->SetReady(false);
     worker_metrics.OnDrain();
     worker_service.publisher().SetDraining();
     role->StopAccepting();
+    // From this line on nothing new is accepted.
+    log.Info("draining", {{"signal", signal}, {"open_work", role->open_work()}});
     const TimePoint deadline = runtime->clock.Now() + std::chrono::duration_cast<Duration>(
                                                           std::chrono::duration<double>(config.grace_seconds));
     while (role->open_work() > 0 && runtime->clock.Now() < deadline) absl::SleepFor(absl::Milliseconds(20));

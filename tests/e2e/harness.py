@@ -64,6 +64,21 @@ def wait_until(condition, what, patience=PATIENCE):
         time.sleep(0.02)
 
 
+def wait_for_stage(reached, streams, stage, patience=PATIENCE):
+    """Polls until `reached`, as long as one of the streams (or the only one) is under way: work that ended unseen was too
+    short for its test, and waiting any longer would be in vain."""
+    streams = streams if isinstance(streams, (list, tuple)) else [streams]
+
+    def reached_in_time():
+        ended = all(stream.done.is_set() for stream in streams)  # asked first: the work may end between the two
+        value = reached()
+        if ended and not value:
+            raise AssertionError(f"all work ended before it was seen in this stage: {stage}; it ended with "
+                                 f"{[f'{s.call.code()} {s.call.details()}' for s in streams]}")
+        return value
+    return wait_until(reached_in_time, stage, patience)
+
+
 class Process:
     """One program; its JSON log lines are kept and can be waited for."""
 
@@ -272,10 +287,10 @@ class Cluster:
                              "--bandwidth_probe=false", *worker_flags]
         self.prefill_flags, self.decode_flags, self.router_flags = prefill_flags, decode_flags, router_flags
         self.started = []  # every process there ever was, killed and replaced ones too
-        self.prefill = [self.start_worker("prefill") for _ in range(prefill)]
-        self.decode = [self.start_worker("decode") for _ in range(decode)]
-        self.router = None
+        self.prefill, self.decode, self.router = [], [], None
         try:
+            self.prefill += [self.start_worker("prefill") for _ in range(prefill)]
+            self.decode += [self.start_worker("decode") for _ in range(decode)]
             workers = ",".join(worker.address for worker in self.prefill + self.decode)
             for worker in self.prefill + self.decode:
                 worker.wait_log("ready")
