@@ -320,6 +320,9 @@ class Cluster:
         fresh.wait_log("ready")
         return fresh
 
+    def programs(self):
+        return [self.router, *self.prefill, *self.decode]
+
     def wait_workers(self, prefill, decode):
         def ready():
             models = self.api.ListModels(inference_pb2.ListModelsRequest(), wait_for_ready=True, timeout=PATIENCE).models

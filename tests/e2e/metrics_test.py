@@ -7,15 +7,13 @@ import math
 import os
 import random
 import re
-import socket
 import subprocess
-import tempfile
 import time
 import unittest
-import urllib.parse
 import urllib.request
 
 from harness import ROOT, Cluster, admin_pb2, grpc, make_request, wait_until
+from prometheus_server import Prometheus
 
 LABELS = {"model", "role", "reason", "transport", "state", "outcome", "worker_role", "le"}
 STAGES = ("tokenize", "queue", "pair", "prefill_queue", "prefill", "transfer_tail", "decode", "finish")
@@ -56,59 +54,6 @@ class Scrape:
         return sum(found)
 
 
-class Prometheus:
-    """Debian's Prometheus on a free port with a folder of its own."""
-
-    def __init__(self, cluster):
-        self.folder = tempfile.TemporaryDirectory(prefix="baton-prometheus-")
-        config = os.path.join(self.folder.name, "prometheus.yml")
-        targets = "".join(f"  - targets: ['127.0.0.1:{p.metrics_port}']\n    labels: {{program: {p.program}}}\n"
-                          for p in programs(cluster))
-        with open(config, "w", encoding="utf-8") as file:
-            file.write("global: {scrape_interval: 500ms, scrape_timeout: 500ms}\n"
-                       f"scrape_configs:\n- job_name: baton\n  static_configs:\n{targets}")
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
-        self.log = open(os.path.join(self.folder.name, "log"), "w+", encoding="utf-8")
-        self.popen = subprocess.Popen(
-            ["/usr/bin/prometheus", f"--config.file={config}", f"--storage.tsdb.path={self.folder.name}/data",
-             f"--web.listen-address=127.0.0.1:{self.port}", "--log.level=warn"], stdout=self.log, stderr=self.log)
-        try:
-            wait_until(self.ready, "Prometheus is ready")
-            wait_until(lambda: self.value("count(up == 1)") == len(programs(cluster)), "Prometheus has found the programs")
-        except BaseException:
-            self.close()
-            raise
-
-    def ready(self):
-        if self.popen.poll() is not None:
-            self.log.seek(0)
-            raise AssertionError(f"Prometheus ended:\n{self.log.read()}")
-        try:
-            return urllib.request.urlopen(f"http://127.0.0.1:{self.port}/-/ready", timeout=5).status == 200
-        except OSError:
-            return False
-
-    def api(self, path, **parameters):
-        url = f"http://127.0.0.1:{self.port}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
-        return json.load(urllib.request.urlopen(url, timeout=30))["data"]
-
-    def query(self, expression):
-        """Results as [(labels, value)]."""
-        return [(r["metric"], float(r["value"][1])) for r in self.api("query", query=expression)["result"]]
-
-    def value(self, expression):
-        result = self.query(expression)
-        return result[0][1] if len(result) == 1 else None
-
-    def close(self):
-        self.popen.terminate()
-        self.popen.wait(30)
-        self.log.close()
-        self.folder.cleanup()
-
-
 def readme_table():
     """{metric: (type, programs, labels)} of README's section on metrics."""
     with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
@@ -124,10 +69,6 @@ def readme_table():
     return rows
 
 
-def programs(cluster):
-    return [cluster.router, *cluster.prefill, *cluster.decode]
-
-
 def ended(router, message):
     return [line for line in list(router.lines) if line.get("message") == message]
 
@@ -139,7 +80,7 @@ class Reports(unittest.TestCase):
     def setUpClass(cls):
         cls.cluster = Cluster(router_flags=["--local_prefill_tokens=8", "--disaggregation=auto"])
         try:
-            cls.programs = {p.program: p for p in programs(cls.cluster)}
+            cls.programs = {p.program: p for p in cls.cluster.programs()}
             cls.before = cls.scrape()
             cls.prometheus = Prometheus(cls.cluster)
             cls.addClassCleanup(cls.prometheus.close)
@@ -381,7 +322,7 @@ class Reports(unittest.TestCase):
     # ---- logs
 
     def test_logs_are_one_json_object_a_line(self):
-        for process in programs(self.cluster):
+        for process in self.cluster.programs():
             self.assertEqual(process.plain_lines, [])
             for line in list(process.lines):
                 self.assertLessEqual({"time", "level", "program", "message"}, set(line), line)
