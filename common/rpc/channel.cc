@@ -20,6 +20,7 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const std::string& ad
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(static_cast<int>(options.max_message_mib) << 20);
   arguments.SetMaxSendMessageSize(static_cast<int>(options.max_message_mib) << 20);
+  if (!options.tls.ca.empty() && !options.tls_name.empty()) arguments.SetSslTargetNameOverride(options.tls_name);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 2'000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 3'000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);

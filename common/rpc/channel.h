@@ -13,7 +13,8 @@
 namespace baton {
 
 struct ChannelOptions {
-  TlsOptions tls;  // `ca` set: TLS, with a client certificate if given
+  TlsOptions tls;        // `ca` set: TLS, with a client certificate if given
+  std::string tls_name;  // what the server's certificate must be for; empty: the address's host
   uint32_t max_message_mib = 64;
 };
 

@@ -1,9 +1,12 @@
 #include "services/cli/client.h"
 
+#include <google/protobuf/wrappers.pb.h>
 #include <grpcpp/client_context.h>
+#include <grpcpp/generic/generic_stub.h>
 
 #include <CLI/CLI.hpp>
 #include <chrono>
+#include <future>
 #include <mutex>
 
 #include "baton/v1/admin.grpc.pb.h"
@@ -14,6 +17,9 @@
 namespace baton::cli {
 namespace {
 
+constexpr char kConnectionGroup[] = "Connection";
+constexpr int kServing = 1;  // grpc.health.v1.HealthCheckResponse.ServingStatus
+
 CallStatus FromGrpcStatus(const grpc::Status& status) {
   return {static_cast<int>(status.error_code()), status.error_message(), status.error_details()};
 }
@@ -21,11 +27,15 @@ CallStatus FromGrpcStatus(const grpc::Status& status) {
 }  // namespace
 
 void ConnectionOptions::AddTo(CLI::App& command) {
-  const std::string group = "Connection";
   command.add_option("--router", router, "Address of the router, host:port")
       ->envname("BATON_ROUTER")
       ->capture_default_str()
-      ->group(group);
+      ->group(kConnectionGroup);
+  AddTlsAndTimeoutTo(command);
+}
+
+void ConnectionOptions::AddTlsAndTimeoutTo(CLI::App& command) {
+  const std::string group = kConnectionGroup;
   command.add_option("--tls_ca", tls_ca, "PEM file with the authority to trust; turns TLS on")
       ->envname("BATON_TLS_CA")
       ->group(group);
@@ -33,6 +43,10 @@ void ConnectionOptions::AddTo(CLI::App& command) {
       ->envname("BATON_TLS_CERT")
       ->group(group);
   command.add_option("--tls_key", tls_key, "PEM file with its key")->envname("BATON_TLS_KEY")->group(group);
+  command
+      .add_option("--tls_name", tls_name, "Name that the server's certificate must be for; default: the address's host")
+      ->envname("BATON_TLS_NAME")
+      ->group(group);
   command.add_option("--timeout", timeout_seconds, "Seconds until a call is given up; 0 waits for ever")
       ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str()
@@ -61,6 +75,8 @@ struct Client::Impl {
   double timeout_seconds = 0;
   std::unique_ptr<v1::InferenceService::Stub> inference;
   std::unique_ptr<v1::AdminService::Stub> admin;
+  // Debian 13 ships no health.proto; on the wire its two messages are these well-known ones.
+  std::unique_ptr<grpc::TemplatedGenericStub<google::protobuf::StringValue, google::protobuf::Int32Value>> health;
   std::mutex mutex;
   grpc::ClientContext* running = nullptr;  // guarded by mutex
 };
@@ -72,16 +88,18 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Create(const ConnectionOptions& 
   if (options.tls_cert.empty() != options.tls_key.empty()) {
     return InvalidArgument("--tls_cert and --tls_key need each other");
   }
-  if (options.tls_ca.empty() && !options.tls_cert.empty()) {
-    return InvalidArgument("--tls_cert needs --tls_ca, which turns TLS on");
+  if (options.tls_ca.empty() && !(options.tls_cert.empty() && options.tls_name.empty())) {
+    return InvalidArgument("--tls_cert and --tls_name need --tls_ca, which turns TLS on");
   }
   ChannelOptions channel_options;
   channel_options.tls = {options.tls_cert, options.tls_key, options.tls_ca};
+  channel_options.tls_name = options.tls_name;
   BATON_ASSIGN_OR_RETURN(const auto channel, MakeChannel(options.router, channel_options));
   auto impl = std::make_unique<Impl>();
   impl->timeout_seconds = options.timeout_seconds;
   impl->inference = v1::InferenceService::NewStub(channel);
   impl->admin = v1::AdminService::NewStub(channel);
+  impl->health = std::make_unique<decltype(impl->health)::element_type>(channel);
   return std::unique_ptr<Client>(new Client(std::move(impl)));
 }
 
@@ -116,6 +134,20 @@ CallStatus Client::DrainWorker(const std::string& address) {
   request.set_address(address);
   v1::DrainWorkerResponse response;
   return impl_->Run([&](auto* context) { return impl_->admin->DrainWorker(context, request, &response); });
+}
+
+CallStatus Client::CheckHealth(const std::string& service, bool* serving) {
+  google::protobuf::StringValue request;
+  request.set_value(service);
+  google::protobuf::Int32Value response;
+  const CallStatus status = impl_->Run([&](grpc::ClientContext* context) {
+    std::promise<grpc::Status> ended;
+    impl_->health->UnaryCall(context, "/grpc.health.v1.Health/Check", grpc::StubOptions(), &request, &response,
+                             [&](grpc::Status status) { ended.set_value(std::move(status)); });
+    return ended.get_future().get();
+  });
+  *serving = status.ok() && response.value() == kServing;
+  return status;
 }
 
 bool Client::CancelCall() {

@@ -20,10 +20,13 @@ namespace baton::cli {
 struct ConnectionOptions {
   std::string router = "127.0.0.1:8100";
   std::string tls_ca, tls_cert, tls_key;  // PEM files; tls_ca set: TLS
+  std::string tls_name;                   // that the server's certificate must be for; empty: the address's host
   double timeout_seconds = 0;             // of each call; 0: none
 
-  // --router, --tls_ca, --tls_cert, --tls_key, --timeout; `timeout_seconds` as it stands is the default.
+  // --router and what AddTlsAndTimeoutTo adds.
   void AddTo(CLI::App& command);
+  // --tls_ca, --tls_cert, --tls_key, --tls_name, --timeout; `timeout_seconds` as it stands is the default.
+  void AddTlsAndTimeoutTo(CLI::App& command);
 };
 
 class Client {
@@ -39,6 +42,8 @@ class Client {
   CallStatus ListModels(v1::ListModelsResponse* response);
   CallStatus ListWorkers(v1::ListWorkersResponse* response);
   CallStatus DrainWorker(const std::string& address);
+  // grpc.health.v1 of whatever program listens there: `serving` false when it answers anything but SERVING.
+  CallStatus CheckHealth(const std::string& service, bool* serving);
 
   // From any thread: the running call, if there is one, ends CANCELLED. False when none runs.
   bool CancelCall();

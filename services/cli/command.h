@@ -26,6 +26,7 @@ Command AddModels(CLI::App& program);
 Command AddInspect(CLI::App& program);
 Command AddTop(CLI::App& program);
 Command AddDrain(CLI::App& program);
+Command AddHealth(CLI::App& program);
 
 // "baton: ..." to stderr; returns the exit status 1.
 int Fail(const CallStatus& status);

@@ -13,18 +13,24 @@ namespace {
 
 constexpr Duration kFetchAgainAfter = std::chrono::seconds(1);
 
+// "[::1]:80" -> "::1".
+std::string HostOf(const std::string& address) {
+  const std::string host = address.substr(0, address.rfind(':'));
+  return host.size() > 2 && host.front() == '[' && host.back() == ']' ? host.substr(1, host.size() - 2) : host;
+}
+
 // Every address of "host:port" as "ip:port". IPv4 where the name has any: the addresses of a dual-stack name are the
-// same workers twice.
+// same workers twice. NOT_FOUND when the name has none, UNAVAILABLE when nobody could tell.
 absl::StatusOr<std::vector<std::string>> ResolveAddress(const std::string& address) {
-  const size_t colon = address.rfind(':');
-  std::string host = address.substr(0, colon);
-  if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
-  const std::string port = address.substr(colon + 1);
+  const std::string host = HostOf(address);
+  const std::string port = address.substr(address.rfind(':') + 1);
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* list = nullptr;
   if (const int error = getaddrinfo(host.c_str(), port.c_str(), &hints, &list); error != 0) {
+    const bool none = error == EAI_NONAME || error == EAI_NODATA;
+    if (none) return NotFound("%s has no address: %s", address, gai_strerror(error));
     return Unavailable("cannot resolve %s: %s", address, gai_strerror(error));
   }
   std::set<std::string> v4, v6;
@@ -70,14 +76,14 @@ void WorkerDirectory::Start() {
 }
 
 void WorkerDirectory::Resolve() {
-  std::set<std::string> addresses;
+  std::map<std::string, std::string> addresses;  // and the name each was found by, which its certificate is for
   bool complete = true;
   for (const std::string& worker : config_.workers) {
     const auto resolved = ResolveAddress(worker);
     if (resolved.ok()) {
-      addresses.insert(resolved->begin(), resolved->end());
+      for (const std::string& found : *resolved) addresses.try_emplace(found, HostOf(worker));
     } else {
-      complete = false;
+      complete = complete && absl::IsNotFound(resolved.status());
       log_->Warning("worker name does not resolve", {{"error", StatusMessage(resolved.status())}});
     }
   }
@@ -85,9 +91,11 @@ void WorkerDirectory::Resolve() {
   {
     absl::MutexLock lock(&mutex_);
     if (stopped_) return;
-    for (const std::string& address : addresses) {
+    for (const auto& [address, name] : addresses) {
       if (links_.contains(address)) continue;
-      auto channel = MakeChannel(address, config_.worker_channel);
+      ChannelOptions options = config_.worker_channel;
+      if (name != HostOf(address)) options.tls_name = name;
+      auto channel = MakeChannel(address, options);
       if (!channel.ok()) {
         log_->Error("no channel to worker", {{"worker", address}, {"error", StatusMessage(channel.status())}});
         continue;
@@ -96,7 +104,8 @@ void WorkerDirectory::Resolve() {
       links_[address] = link;
       fresh.push_back(std::move(link));
     }
-    // An address that a look-up no longer has is gone, unless a look-up failed or it still has work.
+    // An address that a look-up no longer has is gone, unless a look-up got no answer or it still has work. A Service
+    // without pods has no address, and that is an answer.
     for (auto entry = links_.begin(); complete && entry != links_.end();) {
       const WorkerLink::State state = entry->second->state();
       if (!addresses.contains(entry->first) && !state.connected && state.in_flight == 0) {
@@ -122,14 +131,16 @@ void WorkerDirectory::OnChange() {
   {
     absl::MutexLock lock(&mutex_);
     if (stopped_) return;
-    // A model's text is fetched when it is new, or when all workers of its old numerics are gone.
-    std::map<std::string, std::map<uint64_t, Wanted>> ready;
+    // A model's text is fetched when it is new, or when all decode workers of its old numerics are gone: nothing is
+    // served without one, so in a rolling update old prefill workers must not keep the model where it was.
+    std::map<std::string, std::map<uint64_t, Wanted>> ready, ready_prefill;
     for (const auto& [address, link] : links_) {
       const WorkerLink::State state = link->state();
-      if (state.ready()) {
-        ready[state.identity.model()].try_emplace(state.identity.numerics_hash(), Wanted{link, state.identity});
-      }
+      if (!state.ready()) continue;
+      auto& of_role = state.identity.role() == internal::v1::ROLE_DECODE ? ready : ready_prefill;
+      of_role[state.identity.model()].try_emplace(state.identity.numerics_hash(), Wanted{link, state.identity});
     }
+    for (auto& [name, by_numerics] : ready_prefill) ready.try_emplace(name, std::move(by_numerics));
     for (auto& [name, by_numerics] : ready) {
       const auto known = models_.find(name);
       if (known != models_.end() && by_numerics.contains(known->second->numerics.value)) continue;

@@ -37,6 +37,17 @@ class CliTest(unittest.TestCase):
         self.assertIn('"ready":true', out)
         self.assertTrue(json.loads(out)["models"][0]["has_chat_template"])
 
+    def test_health_answers_with_its_exit_status(self):
+        decode = self.cluster.decode[0].address
+        self.assertEqual(self.baton("health", decode)[0], "SERVING\n")
+        self.assertEqual(self.baton("health", decode, "baton.internal.v1.DecodeService")[0], "SERVING\n")
+        self.assertIn("NOT_FOUND", self.baton("health", decode, "baton.v1.InferenceService", status=1)[1])
+        self.assertIn("UNAVAILABLE", self.baton("health", "127.0.0.1:1", status=1)[1])
+        alone = harness.Process("baton-router", "--workers", "127.0.0.1:1")
+        out, _ = self.baton("health", alone.address, "baton.v1.InferenceService", status=1)
+        self.assertEqual(out, "NOT_SERVING\n")
+        self.assertEqual(alone.stop(), 0)
+
     def test_generate_prints_the_text_of_the_api(self):
         expected = self.cluster.generate("hello world", temperature=0, max_tokens=12).choices[0].text
         out, _ = self.baton("generate", "--temperature", "0", "--max_tokens", "12", "hello", "world")
