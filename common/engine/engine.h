@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "common/base/clock.h"
+#include "common/engine/policies.h"
 #include "common/engine/request.h"
 #include "common/engine/runner.h"
 #include "common/kv/block_pool.h"
@@ -22,6 +23,9 @@ struct EngineOptions {
   uint32_t chunk_tokens = 256;     // most prompt tokens of one sequence in a step
   bool chunked_prefill = true;     // off: a prompt runs in one step (up to the runner's limit)
   bool prefix_cache = true;
+  BatchingMode batching = BatchingMode::kContinuous;
+  Duration batch_timeout = std::chrono::milliseconds(50);  // dynamic: the longest wait for a full batch
+  Duration priority_aging = std::chrono::seconds(5);       // waiting time worth one level of priority; 0: no aging
   double watermark = 0.01;         // share of the pool kept available when a new prompt is let through
   uint32_t max_model_len = 0;      // prompt + generated tokens
   uint32_t queue_capacity = 4096;  // submitted and not yet seen by the step thread

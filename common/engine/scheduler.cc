@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "common/base/aged_priority.h"
 #include "common/base/block_hash.h"
 #include "common/base/status.h"
 
@@ -11,8 +12,6 @@ namespace {
 
 // With more running sequences than batch slots, none waits longer than this for its turn.
 constexpr uint64_t kMaxIdleSteps = 64;
-// Every so many admissions the request that waited longest goes first, whatever its priority.
-constexpr uint32_t kAdmissionsPerPromotion = 16;
 // Sequences that may start before an earlier one that lacks blocks, until room is made for it by preemption.
 constexpr uint32_t kMaxPassedOver = 64;
 
@@ -25,11 +24,8 @@ uint32_t SlotsOf(const Sequence& sequence) {
 }  // namespace
 
 bool Scheduler::ByOrder::operator()(const Sequence* a, const Sequence* b) const {
-  return std::tie(a->priority, a->request->arrival, a->slot) < std::tie(b->priority, b->request->arrival, b->slot);
-}
-
-bool Scheduler::ByArrival::operator()(const Sequence* a, const Sequence* b) const {
-  return std::tie(a->request->arrival, a->slot) < std::tie(b->request->arrival, b->slot);
+  if (a->in_batch != b->in_batch) return a->in_batch;
+  return std::tie(a->rank, a->request->arrival, a->slot) < std::tie(b->rank, b->request->arrival, b->slot);
 }
 
 Scheduler::Scheduler(const SchedulerOptions& options, BlockPool* pool) : options_(options), pool_(pool) {}
@@ -50,7 +46,7 @@ void Scheduler::Add(ActiveRequest* request) {
     auto sequence = std::make_unique<Sequence>();
     sequence->request = request;
     sequence->slot = slot;
-    sequence->priority = spec.priority;
+    sequence->rank = AgedRank(spec.priority, request->submitted, options_.priority_aging);
     if (slot == 0 || request->forked) sequence->tokens = spec.prompt;
     if (request->forked) {
       const auto& generated = spec.choices[slot].generated;
@@ -75,7 +71,7 @@ void Scheduler::Add(ActiveRequest* request) {
   spec.blocks.clear();
 }
 
-const StepPlan& Scheduler::Schedule() {
+const StepPlan& Scheduler::Schedule(TimePoint now) {
   ++step_;
   plan_.copies.clear();
   plan_.runs.clear();
@@ -84,9 +80,17 @@ const StepPlan& Scheduler::Schedule() {
   tokens_left_ = options_.max_step_tokens;
   slots_left_ = options_.max_batch;
   prompt_in_step_ = false;
-  AdmitPassedOver();
+  if (FixedBatches()) {
+    FormBatch(now);
+  } else {
+    AdmitPassedOver();
+  }
   preempted_ = false;
-  order_.assign(running_.begin(), running_.end());
+  order_.clear();
+  for (Sequence* sequence : running_) {
+    if (FixedBatches() && !sequence->in_batch) break;  // members sort before all others
+    order_.push_back(sequence);
+  }
   if (order_.size() > std::min(slots_left_, tokens_left_)) {
     std::stable_partition(order_.begin(), order_.end(),
                           [this](const Sequence* sequence) { return step_ - sequence->last_step > kMaxIdleSteps; });
@@ -95,6 +99,52 @@ const StepPlan& Scheduler::Schedule() {
   ScheduleChunks();
   ScheduleWaiting();
   return plan_;
+}
+
+// Starts the next batch when the last one is over and the next is due: in order, what waits and handoffs, as many as
+// there are slots.
+void Scheduler::FormBatch(TimePoint now) {
+  const auto has_member = [](const auto& sequences) { return !sequences.empty() && (*sequences.begin())->in_batch; };
+  if (has_member(running_) || has_member(waiting_) || !BatchIsDue(now)) return;
+  const std::vector<Sequence*> handoffs(running_.begin(), running_.end());
+  AdmitPassedOver();
+  uint32_t used = 0;
+  for (auto member = running_.begin(); member != running_.end() && (*member)->in_batch; ++member) {
+    used += SlotsOf(**member);
+  }
+  bool admits = true;
+  for (auto handoff = handoffs.begin(); true;) {
+    while (handoff != handoffs.end() && (*handoff)->phase != SequencePhase::kRunning) ++handoff;  // preempted just now
+    Sequence* next = handoff == handoffs.end() ? nullptr : *handoff;
+    if (admits && !waiting_.empty() && (next == nullptr || ByOrder()(*waiting_.begin(), next))) {
+      next = *waiting_.begin();
+    }
+    if (next == nullptr || (used > 0 && used + SlotsOf(*next) > options_.max_batch)) return;
+    const uint32_t slots = SlotsOf(*next);
+    if (next->phase == SequencePhase::kWaiting) {
+      admits = TryAdmit(next);
+      if (!admits) continue;
+    } else {
+      running_.erase(next);
+      next->in_batch = true;
+      running_.insert(next);
+      ++handoff;
+    }
+    used += slots;
+  }
+}
+
+// Looks at no more candidates than a batch has slots.
+bool Scheduler::BatchIsDue(TimePoint now) const {
+  if (options_.batching == BatchingMode::kStatic) return true;
+  uint32_t slots = 0;
+  for (const auto* candidates : {&waiting_, &running_}) {
+    for (const Sequence* sequence : *candidates) {
+      slots += SlotsOf(*sequence);
+      if (slots >= options_.max_batch || now - sequence->request->submitted >= options_.batch_timeout) return true;
+    }
+  }
+  return false;
 }
 
 void Scheduler::AdmitPassedOver() {
@@ -133,10 +183,9 @@ void Scheduler::ScheduleChunks() {
 void Scheduler::ScheduleWaiting() {
   // A step that had to take blocks from somebody has none to give.
   while (!preempted_ && !waiting_.empty() && slots_left_ > 0 && tokens_left_ > 0) {
-    PromoteOldest();
     Sequence* head = *waiting_.begin();
+    if (FixedBatches() && !head->in_batch) return;  // only members that were preempted come back
     if (!TryAdmit(head)) return;
-    ++admissions_;
     const uint32_t chunk = ChunkSize(*head);
     if (chunk == 0) return;
     Place(head, chunk);
@@ -236,19 +285,9 @@ bool Scheduler::TryAdmit(Sequence* sequence) {
     totals_.prefix_hits += hits.size();
   }
   StopWaiting(sequence);
+  sequence->in_batch = FixedBatches();
   StartRunning(sequence);
   return true;
-}
-
-void Scheduler::PromoteOldest() {
-  if (admissions_ < kAdmissionsPerPromotion) return;
-  admissions_ = 0;
-  Sequence* oldest = *waiting_by_arrival_.begin();
-  const int64_t first_priority = (*waiting_.begin())->priority;
-  if (oldest->priority == first_priority) return;
-  waiting_.erase(oldest);
-  oldest->priority = first_priority;
-  waiting_.insert(oldest);
 }
 
 Sequence* Scheduler::FindVictim(const Sequence* beneficiary) const {
@@ -276,13 +315,11 @@ void Scheduler::Wait(Sequence* sequence) {
   sequence->waiting_tokens = static_cast<uint32_t>(sequence->tokens.size()) - cached;
   waiting_tokens_ += sequence->waiting_tokens;
   waiting_.insert(sequence);
-  waiting_by_arrival_.insert(sequence);
 }
 
 void Scheduler::StopWaiting(Sequence* sequence) {
   waiting_tokens_ -= sequence->waiting_tokens;
   waiting_.erase(sequence);
-  waiting_by_arrival_.erase(sequence);
   if (blocked_ != sequence) return;
   blocked_ = nullptr;
   passed_over_ = 0;
@@ -319,7 +356,7 @@ void Scheduler::Fork(ActiveRequest* request) {
   for (const auto& sequence : request->sequences) {
     if (sequence->ended) continue;
     if (sequence.get() != &root) {
-      sequence->priority = root.priority;
+      sequence->in_batch = root.in_batch;
       sequence->tokens = root.tokens;
       sequence->computed = root.computed;
       sequence->table = root.table.ShareFirst(pool_, prompt_blocks);

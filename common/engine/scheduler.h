@@ -1,10 +1,11 @@
 #pragma once
 
-// Continuous batching: decides what each step runs, who holds blocks, who waits. Plain logic over the block pool; no
-// threads, no clock, no model. The caller runs a plan completely, reports its results, then asks for the next one.
+// Decides what each step runs, who holds blocks, who waits. Plain logic over the block pool; no threads, no clock, no
+// model. The caller runs a plan completely, reports its results, then asks for the next one.
 //
-// Order is (priority, arrival, choice) everywhere. A sequence is only ever preempted by one before it in that order, so
-// the first always gets on; a prompt is let in with all its blocks, so prompts cannot block each other half-way.
+// Order is (aged priority, arrival, choice) everywhere. A sequence is only ever preempted by one before it in that
+// order, so the first always gets on; a prompt is let in with all its blocks, so prompts cannot block each other
+// half-way.
 
 #include <cstdint>
 #include <memory>
@@ -12,8 +13,10 @@
 #include <span>
 #include <vector>
 
+#include "common/base/clock.h"
 #include "common/base/ids.h"
 #include "common/engine/block_table.h"
+#include "common/engine/policies.h"
 #include "common/engine/sequence.h"
 #include "common/kv/block_pool.h"
 
@@ -28,6 +31,9 @@ struct SchedulerOptions {
   bool chunked_prefill = true;
   bool prefix_cache = true;
   uint32_t watermark_blocks = 0;  // kept available when a sequence is let in while others run
+  BatchingMode batching = BatchingMode::kContinuous;
+  Duration batch_timeout{0};   // kDynamic: the longest that a request waits for others to fill its batch
+  Duration priority_aging{0};  // the waiting time that is worth one level of priority; 0: priority alone
 };
 
 struct ScheduledRun {
@@ -58,11 +64,13 @@ class Scheduler {
   // `pool` outlives the scheduler.
   Scheduler(const SchedulerOptions& options, BlockPool* pool);
 
-  // Takes a new request in (it must fit the pool when alone). For kDecode takes over spec.blocks.
+  // Takes a new request in (it must fit the pool when alone), whose `spec` and `submitted` are set. For kDecode takes
+  // over spec.blocks.
   void Add(ActiveRequest* request);
 
-  // The next step. Empty when nothing can run: no request, or all wait for blocks that others hold.
-  const StepPlan& Schedule();
+  // The next step. Empty when nothing can run: no request, or all wait for blocks that others hold or for a dynamic
+  // batch to fill. `now` never goes back.
+  const StepPlan& Schedule(TimePoint now);
 
   // Results of a run, in this order:
   // the KV of [begin, end) was written;
@@ -86,10 +94,10 @@ class Scheduler {
   struct ByOrder {
     bool operator()(const Sequence* a, const Sequence* b) const;
   };
-  struct ByArrival {
-    bool operator()(const Sequence* a, const Sequence* b) const;
-  };
 
+  bool FixedBatches() const { return options_.batching != BatchingMode::kContinuous; }
+  void FormBatch(TimePoint now);
+  bool BatchIsDue(TimePoint now) const;
   void AdmitPassedOver();
   void ScheduleDecodes();
   void ScheduleChunks();
@@ -98,7 +106,6 @@ class Scheduler {
   bool Place(Sequence* sequence, uint32_t tokens);
   bool TryAdmit(Sequence* sequence);
   bool SlotIsFree(const Sequence& sequence) const;
-  void PromoteOldest();
   Sequence* FindVictim(const Sequence* beneficiary) const;
   void Preempt(Sequence* sequence);
   void Wait(Sequence* sequence);
@@ -116,7 +123,6 @@ class Scheduler {
 
   std::set<Sequence*, ByOrder> running_;
   std::set<Sequence*, ByOrder> waiting_;
-  std::set<Sequence*, ByArrival> waiting_by_arrival_;
   uint32_t requests_ = 0;
   uint32_t requests_running_ = 0;
   uint64_t next_arrival_ = 0;
@@ -124,7 +130,6 @@ class Scheduler {
   SchedulerCounts totals_;
 
   uint64_t step_ = 0;
-  uint32_t admissions_ = 0;            // since the last promotion
   uint32_t passed_over_ = 0;           // sequences that came in behind the blocked head and started before it
   const Sequence* blocked_ = nullptr;  // head of waiting_ that lacked blocks when `blocked_available_` were available
   uint32_t blocked_available_ = 0;

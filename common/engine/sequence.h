@@ -29,8 +29,9 @@ enum class SequencePhase : uint8_t {
 
 struct Sequence {
   ActiveRequest* request = nullptr;
-  uint32_t slot = 0;     // index into request->sequences and request->spec.choices
-  int64_t priority = 0;  // lower first; the request's, until the scheduler promotes a sequence that waited long
+  uint32_t slot = 0;      // index into request->sequences and request->spec.choices
+  int64_t rank = 0;       // lower first: priority and arrival as one number, see AgedRank
+  bool in_batch = false;  // member of the running batch; continuous batching has no members
   SequencePhase phase = SequencePhase::kUnforked;
   std::vector<TokenId> tokens;  // prompt, then generated. Before the fork the first sequence has the prompt alone.
   bool ended = false;           // the choice has ended; the first sequence may still run the prompt for the others
@@ -56,7 +57,7 @@ struct ActiveRequest {
   uint32_t cached_tokens = 0;
   uint32_t preemptions = 0;
 
-  TimePoint submitted{};
+  TimePoint submitted{};                 // set before Scheduler::Add: waiting counts from here
   std::optional<TimePoint> started;      // first scheduled
   std::optional<TimePoint> first_token;  // kDecode: first scheduled
   uint32_t announced = 0;                // prompt tokens reported by OnPromptProgress

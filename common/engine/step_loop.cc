@@ -85,7 +85,7 @@ void StepLoop::CancelChoices(ActiveRequest* request, uint64_t choices) {
 
 bool StepLoop::Step() {
   const TimePoint begin = clock_->Now();
-  const StepPlan& plan = scheduler_.Schedule();
+  const StepPlan& plan = scheduler_.Schedule(begin);
   UpdateLoad();  // a step may take long
   if (plan.runs.empty()) return false;
   Start(plan.started);

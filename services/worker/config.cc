@@ -40,6 +40,14 @@ void WorkerConfig::AddTo(Flags& flags) {
   flags.Add("chunked_prefill", &engine.chunked_prefill,
             "Split prompts into chunks; off: one step reads a whole prompt.");
   flags.Add("prefix_cache", &engine.prefix_cache, "Keep KV of finished requests for prompts with the same beginning.");
+  flags.AddChoice(
+      "batching", &batching, BatchingModeNames(),
+      "When sequences join a batch: at every step, or only when the last batch has ended; dynamic then waits "
+      "for a full one up to --batch_timeout_ms.");
+  flags.Add("batch_timeout_ms", &batch_timeout_ms, "Longest wait of a request for its dynamic batch to fill.", 0,
+            60000);
+  flags.Add("priority_aging_seconds", &priority_aging_seconds,
+            "Waiting time that is worth one level of priority; 0: urgent requests may starve others.", 0, 3600);
   flags.Add("watermark", &engine.watermark, "Share of the pool kept available when a prompt is let through.", 0, 0.5);
 
   flags.AddChoice("transport", &transport.name, TransportNames(), "How KV blocks move between workers.");
@@ -59,6 +67,9 @@ absl::Status WorkerConfig::Finish() {
     return InvalidArgument("--suspect_seconds is %g, must exceed two heartbeats of %g s", suspect_seconds,
                            heartbeat_seconds);
   }
+  BATON_ASSIGN_OR_RETURN(engine.batching, ParseBatchingMode(batching));
+  engine.batch_timeout = FromSeconds(batch_timeout_ms / 1000);
+  engine.priority_aging = FromSeconds(priority_aging_seconds);
   control.heartbeat = FromSeconds(heartbeat_seconds);
   control.suspect_after = FromSeconds(suspect_seconds);
   if (model_name.empty()) {

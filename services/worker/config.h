@@ -34,6 +34,9 @@ struct WorkerConfig {
 
   double kv_gib = 1;
   uint32_t block_size = 16;
+  std::string batching = "continuous";
+  double batch_timeout_ms = 50;
+  double priority_aging_seconds = 5;
   EngineOptions engine;
 
   TransportOptions transport;

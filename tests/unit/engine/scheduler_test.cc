@@ -27,6 +27,7 @@ class SchedulerTest : public testing::Test {
     auto request = std::make_unique<ActiveRequest>();
     request->spec = MakeRequest(id, MakePrompt(prompt_size, static_cast<uint32_t>(id)), 1000, nullptr, choices);
     request->spec.priority = priority;
+    request->submitted = now_;
     request->spec.work = work;
     if (work == WorkKind::kDecode) {
       for (ChoiceStart& choice : request->spec.choices) choice.generated = {1};
@@ -39,7 +40,7 @@ class SchedulerTest : public testing::Test {
 
   // Plans and "runs" a step. Returns "id:begin-end" of each run.
   std::vector<std::string> Step() {
-    const StepPlan& plan = scheduler_->Schedule();
+    const StepPlan& plan = scheduler_->Schedule(now_);
     std::vector<std::string> runs;
     uint32_t tokens = 0;
     for (const ScheduledRun& run : plan.runs) {
@@ -63,6 +64,7 @@ class SchedulerTest : public testing::Test {
   std::unique_ptr<BlockPool> pool_;
   std::unique_ptr<Scheduler> scheduler_;
   std::vector<std::unique_ptr<ActiveRequest>> requests_;
+  TimePoint now_{};  // a step takes no time unless a test says so
 };
 
 TEST_F(SchedulerTest, DecodesFirstThenPromptChunksUpToTheBudget) {
@@ -169,7 +171,7 @@ TEST_F(SchedulerTest, ForksShareThePromptAndCopyItsPartialBlock) {
   Add(1, 40, 0, 4);
   EXPECT_THAT(Step(), ElementsAre("1:0-40"));
   EXPECT_EQ(pool_->counts().owned, 3u);
-  const StepPlan& plan = scheduler_->Schedule();
+  const StepPlan& plan = scheduler_->Schedule(now_);
   EXPECT_EQ(plan.runs.size(), 4u);
   EXPECT_EQ(plan.copies.size(), 3u);  // the last holder writes in place
   EXPECT_EQ(pool_->counts().owned, 6u);
@@ -211,11 +213,13 @@ TEST_F(SchedulerTest, MoreSequencesThanSlotsTakeTurns) {
 TEST_F(SchedulerTest, AStreamOfUrgentRequestsDoesNotStarveTheOldest) {
   SchedulerOptions options;
   options.max_batch = 1;
+  options.priority_aging = std::chrono::seconds(2);
   Init(64, options);
   ActiveRequest* patient = Add(1, 5, 9);
   ActiveRequest* current = Add(2, 5, 0);
   int rounds = 0;
   for (uint64_t id = 3; !patient->admitted && rounds < 100; ++id, ++rounds) {
+    now_ += std::chrono::seconds(1);
     ActiveRequest* next = Add(id, 5, 0);
     Step();
     if (current->admitted) {
@@ -223,7 +227,7 @@ TEST_F(SchedulerTest, AStreamOfUrgentRequestsDoesNotStarveTheOldest) {
       current = next;
     }
   }
-  EXPECT_LT(rounds, 40);
+  EXPECT_EQ(rounds, 19);  // nine levels of two seconds
 }
 
 TEST_F(SchedulerTest, AStreamOfHandoffsDoesNotStarveARequestThatNeedsBlocks) {

@@ -38,11 +38,12 @@ class Workload {
         idle = 0;
         continue;
       }
-      // Only blocks that a prefill holds may keep work from running for more than the step after a preemption.
+      // Only blocks that a prefill holds may keep work from running for more than the step after a preemption and the
+      // time that a dynamic batch waits.
       const bool released = ReleaseAll() > 0;
       if (!released && !harness_.loop.HasWork()) break;
       idle = released ? 0 : idle + 1;
-      ASSERT_LE(idle, 2u) << "deadlock";
+      ASSERT_LE(idle, patience_) << "deadlock";
     }
     harness_.Step();
     CheckResults();
@@ -67,6 +68,10 @@ class Workload {
     options.scheduler.chunked_prefill = Below(4) != 0;
     options.scheduler.prefix_cache = Below(4) != 0;
     options.scheduler.watermark_blocks = Below(3);
+    options.scheduler.batching = static_cast<BatchingMode>(std::max<int>(0, static_cast<int>(Below(6)) - 3));
+    options.scheduler.batch_timeout = std::chrono::milliseconds(Below(4));  // a step takes one
+    options.scheduler.priority_aging = std::chrono::milliseconds(Below(2) * Below(10));
+    patience_ = 2 + static_cast<uint32_t>(options.scheduler.batch_timeout / std::chrono::milliseconds(1));
     return options;
   }
 
@@ -165,6 +170,7 @@ class Workload {
 
   std::mt19937 random_;
   uint32_t longest_ = 0;
+  uint32_t patience_ = 0;
   EngineHarness harness_;
   std::vector<Submitted> all_;
 };

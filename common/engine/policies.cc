@@ -1,0 +1,28 @@
+#include "common/engine/policies.h"
+
+#include "common/base/status.h"
+
+namespace baton {
+
+absl::StatusOr<BatchingMode> ParseBatchingMode(const std::string& name) {
+  for (const BatchingMode mode : {BatchingMode::kContinuous, BatchingMode::kDynamic, BatchingMode::kStatic}) {
+    if (name == BatchingModeName(mode)) return mode;
+  }
+  return InvalidArgument("batching '%s', must be continuous, dynamic or static", name);
+}
+
+const char* BatchingModeName(BatchingMode mode) {
+  switch (mode) {
+    case BatchingMode::kContinuous:
+      return "continuous";
+    case BatchingMode::kDynamic:
+      return "dynamic";
+    case BatchingMode::kStatic:
+      break;
+  }
+  return "static";
+}
+
+std::vector<std::string> BatchingModeNames() { return {"continuous", "dynamic", "static"}; }
+
+}  // namespace baton
