@@ -7,13 +7,27 @@
 
 namespace baton::cli {
 
-std::string ProgressLine(const std::string& label, uint64_t done, uint64_t total, size_t width) {
-  done = std::min(done, total);
+namespace {
+
+// "reading weights  [#####...............]  25%"
+std::string LabelledBar(const std::string& label, uint64_t done, uint64_t total, size_t width) {
   const double ratio = total == 0 ? 0 : static_cast<double>(done) / static_cast<double>(total);
   const auto filled = static_cast<size_t>(ratio * static_cast<double>(width));
-  return absl::StrFormat("%s  [%s%s] %3d%%  %s of %s", label, std::string(filled, '#'),
-                         std::string(width - filled, '.'), static_cast<int>(ratio * 100),
-                         FormatBytes(static_cast<double>(done)), FormatBytes(static_cast<double>(total)));
+  return absl::StrFormat("%s  [%s%s] %3d%%", label, std::string(filled, '#'), std::string(width - filled, '.'),
+                         static_cast<int>(ratio * 100));
+}
+
+}  // namespace
+
+std::string ProgressLine(const std::string& label, uint64_t done, uint64_t total, size_t width) {
+  done = std::min(done, total);
+  return absl::StrFormat("%s  %s of %s", LabelledBar(label, done, total, width), FormatBytes(static_cast<double>(done)),
+                         FormatBytes(static_cast<double>(total)));
+}
+
+std::string StepsLine(const std::string& label, uint64_t done, uint64_t total, const std::string& now, size_t width) {
+  done = std::min(done, total);
+  return absl::StrFormat("%s  %d of %d: %s", LabelledBar(label, done, total, width), done, total, now);
 }
 
 std::string ShareBar(const std::vector<Share>& shares, size_t width) {

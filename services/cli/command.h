@@ -24,6 +24,7 @@ Command AddChat(CLI::App& program);
 Command AddTokenize(CLI::App& program);
 Command AddModels(CLI::App& program);
 Command AddInspect(CLI::App& program);
+Command AddMakeModel(CLI::App& program);
 Command AddTop(CLI::App& program);
 Command AddDrain(CLI::App& program);
 Command AddHealth(CLI::App& program);

@@ -1,12 +1,10 @@
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
-#include <chrono>
 #include <iostream>
 
 #include "services/cli/bar.h"
 #include "services/cli/command.h"
 #include "services/cli/inspect_report.h"
+#include "services/cli/progress.h"
 
 namespace baton::cli {
 namespace {
@@ -17,30 +15,10 @@ struct InspectFlags {
   bool json = false;
 };
 
-// A bar on a terminal once the work proves long; nothing otherwise.
-class Progress {
- public:
-  void Show(uint64_t done, uint64_t total) {
-    const auto now = std::chrono::steady_clock::now();
-    if (!terminal_ || now - start_ < std::chrono::milliseconds(500)) return;
-    if (now - shown_ < std::chrono::milliseconds(100)) return;
-    shown_ = now;
-    std::cerr << "\r\033[K" << ProgressLine("reading weights", done, total) << std::flush;
-  }
-  ~Progress() {
-    if (shown_.time_since_epoch().count() != 0) std::cerr << "\r\033[K" << std::flush;
-  }
-
- private:
-  const bool terminal_ = isatty(STDERR_FILENO) != 0;
-  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-  std::chrono::steady_clock::time_point shown_;
-};
-
 int RunInspect(const InspectFlags& flags) {
   const auto model = [&] {
-    Progress progress;
-    return model::LoadModel(flags.path, [&](uint64_t done, uint64_t total) { progress.Show(done, total); });
+    Progress progress("reading weights");
+    return model::LoadModel(flags.path, [&](uint64_t done, uint64_t total) { progress.ShowBytes(done, total); });
   }();
   if (!model.ok()) return Fail(model.status());
   InspectOptions options = flags.options;

@@ -76,5 +76,10 @@ TEST(ShareBar, TheSmallestShareShows) {
   EXPECT_EQ(ShareBar({{'#', 5}, {'!', 0}, {'.', 5}}, 4), "##..");
 }
 
+TEST(StepsLine, TellsWhatComesNow) {
+  EXPECT_EQ(StepsLine("batching", 1, 4, "static", 8), "batching  [##......]  25%  1 of 4: static");
+  EXPECT_EQ(StepsLine("batching", 0, 0, "nothing", 4), "batching  [....]   0%  0 of 0: nothing");
+}
+
 }  // namespace
 }  // namespace baton::cli

@@ -5,6 +5,8 @@
 
 #include "common/base/status.h"
 #include "common/model/model.h"
+#include "common/model/random_tensors.h"
+#include "common/model/write_config.h"
 #include "nlohmann/json.hpp"
 #include "tests/fakes/checkpoint_writer.h"
 #include "tests/fakes/random_model.h"
@@ -106,8 +108,8 @@ TEST_F(LoadModelTest, MDL_02_ShardsMakeTheSameModel) {
 }
 
 TEST_F(LoadModelTest, MDL_02_EveryParameterIsSetExactlyOnce) {
-  auto tensors = fakes::RandomTensors(config_, 1, DType::kBF16, DType::kBF16);
-  fakes::WriteFile(directory_ / "config.json", fakes::ConfigJson(config_));
+  auto tensors = RandomTensors(config_, 1, {});
+  fakes::WriteFile(directory_ / "config.json", ConfigJson(config_));
   const std::string path = directory_ / "model.safetensors";
   for (size_t left_out = 0; left_out < tensors.size(); ++left_out) {
     auto fewer = tensors;
@@ -115,7 +117,7 @@ TEST_F(LoadModelTest, MDL_02_EveryParameterIsSetExactlyOnce) {
     fakes::WriteSafetensors(path, fewer);
     EXPECT_THAT(Error(directory_.path()), AllOf(HasSubstr(path), HasSubstr("'" + tensors[left_out].name + "'")));
   }
-  fakes::TensorSource extra = tensors.back();
+  weights::TensorSource extra = tensors.back();
   extra.name = "model.layers.2.mlp.up_proj.weight";  // a third layer of a model said to have two
   tensors.push_back(extra);
   fakes::WriteSafetensors(path, tensors);
@@ -251,18 +253,18 @@ TEST_F(LoadModelTest, PathsWithoutAModelAreRefused) {
 }
 
 TEST_F(LoadModelTest, UnknownGgufArchitectureAndScalingAreRefusedByName) {
-  fakes::GgufWriter().String("general.architecture", "mamba").Write(gguf_);
+  fakes::WriteGguf(gguf_, weights::GgufWriter().String("general.architecture", "mamba"));
   EXPECT_THAT(Error(gguf_), AllOf(HasSubstr(gguf_), HasSubstr("'mamba'"), HasSubstr("qwen2")));
-  fakes::GgufWriter()
-      .String("general.architecture", "llama")
+  weights::GgufWriter writer;
+  writer.String("general.architecture", "llama")
       .U32("llama.block_count", 1)
       .U32("llama.embedding_length", 64)
       .U32("llama.feed_forward_length", 64)
       .U32("llama.context_length", 64)
       .U32("llama.attention.head_count", 4)
       .F32("llama.attention.layer_norm_rms_epsilon", 1e-5f)
-      .String("llama.rope.scaling.type", "longrope")
-      .Write(gguf_);
+      .String("llama.rope.scaling.type", "longrope");
+  fakes::WriteGguf(gguf_, writer);
   EXPECT_THAT(Error(gguf_), HasSubstr("'longrope'"));
 }
 

@@ -77,18 +77,16 @@ class GgufTest : public testing::Test {
 };
 
 TEST_F(GgufTest, MetadataAndTensorsAreRead) {
-  fakes::TensorSource tensor{.name = "m", .dtype = DType::kF32, .shape = {2, 3}};
-  tensor.make = [] { return fakes::Encode(DType::kF32, {1, 2, 3, 4, 5, 6}); };
-  fakes::GgufWriter()
-      .U32("int", 7)
+  GgufWriter writer;
+  writer.U32("int", 7)
       .F32("float", 0.5f)
       .Bool("bool", true)
       .String("text", "hello")
       .Strings("list", {"a", "", "c"})
       .I32s("numbers", {-1, 2})
       .F32s("floats", {0.25f})
-      .Tensor(tensor)
-      .Write(path_);
+      .Tensor(fakes::TensorOf("m", {2, 3}, {1, 2, 3, 4, 5, 6}));
+  fakes::WriteGguf(path_, writer);
   const auto gguf = ReadGguf(path_);
   ASSERT_TRUE(gguf.ok()) << gguf.status();
   const GgufMetadata& metadata = gguf->metadata;
@@ -193,9 +191,9 @@ TEST_F(GgufTest, MDL_09_DuplicatesAreRefused) {
 }
 
 TEST_F(GgufTest, MDL_04_CutOrPaddedFilesAreRefusedWithBothSizes) {
-  fakes::TensorSource tensor{.name = "m", .dtype = DType::kF32, .shape = {64, 8}};
-  tensor.make = [] { return std::vector<std::byte>(2048); };
-  fakes::GgufWriter().String("general.architecture", "llama").Tensor(tensor).Write(path_);
+  fakes::WriteGguf(path_, GgufWriter()
+                              .String("general.architecture", "llama")
+                              .Tensor(fakes::TensorOf("m", {64, 8}, std::vector<float>(512))));
   const std::string whole = fakes::ReadFile(path_);
   ASSERT_TRUE(Read(whole).ok());
   const std::string size = std::to_string(whole.size());

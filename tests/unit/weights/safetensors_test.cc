@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <numeric>
 
 #include "common/base/status.h"
 #include "tests/fakes/checkpoint_writer.h"
@@ -16,14 +17,10 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-fakes::TensorSource Source(const std::string& name, std::vector<uint64_t> shape, float first) {
-  fakes::TensorSource source{.name = name, .dtype = DType::kF32, .shape = std::move(shape)};
-  source.make = [first, elements = source.elements()] {
-    std::vector<float> values(elements);
-    for (uint64_t i = 0; i < elements; ++i) values[i] = first + static_cast<float>(i);
-    return fakes::Encode(DType::kF32, values);
-  };
-  return source;
+TensorSource Source(const std::string& name, const std::vector<uint64_t>& shape, float first) {
+  std::vector<float> values(*ElementCount(shape));
+  std::iota(values.begin(), values.end(), first);
+  return fakes::TensorOf(name, shape, values);
 }
 
 class SafetensorsTest : public testing::Test {
