@@ -33,6 +33,12 @@ const std::vector<double>& TransferBuckets() {
   return bounds;
 }
 
+const std::vector<double>& StageBuckets() {
+  static const std::vector<double> bounds = {0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
+                                             1.0,    2.5,    5.0,   10,     20,    40,   80,    160,  640, 2560};
+  return bounds;
+}
+
 const std::vector<double>& BatchBuckets() {
   static const std::vector<double> bounds = [] {
     std::vector<double> out;

@@ -31,6 +31,7 @@ const std::vector<double>& FirstTokenBuckets();  // TTFT, queue, prefill
 const std::vector<double>& TokenGapBuckets();    // ITL, TPOT, step time
 const std::vector<double>& RequestBuckets();     // end to end
 const std::vector<double>& TransferBuckets();    // KV transfer
+const std::vector<double>& StageBuckets();       // parts of a request, from what a tokenizer takes to a long decode
 const std::vector<double>& BatchBuckets();       // powers of two, 1 to 65,536
 
 class Metrics {

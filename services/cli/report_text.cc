@@ -34,8 +34,11 @@ std::string StagesText(const v1::Timings& timings) {
   add("pair", timings.pair_seconds());
   add("prefill queue", timings.prefill_queue_seconds());
   add("prefill", timings.prefill_seconds());
+  add("first token", timings.first_token_seconds());
   add("transfer tail", timings.transfer_tail_seconds());
+  add("decode queue", timings.decode_queue_seconds());
   add("decode", timings.decode_seconds());
+  add("detokenize", timings.detokenize_seconds());
   add("finish", timings.finish_seconds());
   return text;
 }

@@ -1,5 +1,7 @@
 #include "services/decode/decode_service.h"
 
+#include <cmath>
+
 #include "common/base/status.h"
 #include "services/decode/decode_call.h"
 
@@ -37,7 +39,7 @@ absl::Status DecodeServiceImpl::Attach(const std::shared_ptr<WorkerRuntime>& run
       context->receiver,
       HandoffReceiver::Start(options, runtime->layout, runtime->numerics, runtime->incarnation, runtime->pool.get(),
                              runtime->memory, runtime->transport.get(), &runtime->clock));
-  metrics_.Attach(context->receiver);
+  metrics_.Attach(context->receiver, std::floor(decode_.max_quarantined_share * runtime->pool->size()));
   absl::MutexLock lock(&mutex_);
   context_ = std::move(context);
   accepting_ = true;

@@ -23,9 +23,19 @@ DecodeMetrics::DecodeMetrics(Metrics& metrics, WorkerMetrics& worker)
                                   "Commits refused because a block held other bytes than were sent.")),
       late_writes_(
           metrics.Counter("baton_kv_late_writes_refused_total", "Writes refused because their lease was over.")),
-      open_leases_(metrics.Gauge("baton_leases_open", "Leases that have not ended.")) {}
+      open_leases_(metrics.Gauge("baton_leases_open", "Leases that have not ended.")),
+      leased_limit_(metrics.Gauge("baton_kv_blocks_limit",
+                                  "Most KV blocks in a state; the worker restarts above that "
+                                  "of quarantined ones.",
+                                  {{"state", "leased"}})),
+      quarantined_limit_(metrics.Gauge("baton_kv_blocks_limit",
+                                       "Most KV blocks in a state; the worker restarts above "
+                                       "that of quarantined ones.",
+                                       {{"state", "quarantined"}})) {}
 
-void DecodeMetrics::Attach(std::shared_ptr<HandoffReceiver> receiver) {
+void DecodeMetrics::Attach(std::shared_ptr<HandoffReceiver> receiver, double max_quarantined_blocks) {
+  leased_limit_.Set(receiver->max_lease_blocks());
+  quarantined_limit_.Set(max_quarantined_blocks);
   receiver_ = std::move(receiver);
   metrics_.OnScrape([this] { Collect(); });
 }

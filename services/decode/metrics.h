@@ -14,7 +14,7 @@ class DecodeMetrics {
 
   WorkerMetrics& worker() { return worker_; }
   // Fills from the receiver at every scrape from now on; it must outlive the endpoint's scrapes.
-  void Attach(std::shared_ptr<HandoffReceiver> receiver);
+  void Attach(std::shared_ptr<HandoffReceiver> receiver, double max_quarantined_blocks);
 
  private:
   void Collect();
@@ -25,7 +25,7 @@ class DecodeMetrics {
   HandoffCounts last_;
   prometheus::Counter &committed_, &discarded_, &refused_, &expired_, &cancelled_, &fenced_, &writer_lost_;
   prometheus::Counter &mismatches_, &late_writes_;
-  prometheus::Gauge& open_leases_;
+  prometheus::Gauge &open_leases_, &leased_limit_, &quarantined_limit_;
 };
 
 }  // namespace baton

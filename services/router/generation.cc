@@ -210,9 +210,14 @@ void Generation::LogPrompt(const grpc::Status& status, const v1::PromptReport& r
                                              {"pair_seconds", timings.pair_seconds()},
                                              {"prefill_queue_seconds", timings.prefill_queue_seconds()},
                                              {"prefill_seconds", timings.prefill_seconds()},
+                                             {"first_token_seconds", timings.first_token_seconds()},
                                              {"transfer_tail_seconds", timings.transfer_tail_seconds()},
+                                             {"decode_queue_seconds", timings.decode_queue_seconds()},
                                              {"decode_seconds", timings.decode_seconds()},
+                                             {"detokenize_seconds", timings.detokenize_seconds()},
                                              {"finish_seconds", timings.finish_seconds()},
+                                             {"reserve_seconds", timings.reserve_seconds()},
+                                             {"transfer_seconds", timings.transfer_seconds()},
                                              {"total_seconds", timings.total_seconds()}});
 }
 
@@ -237,7 +242,7 @@ void Generation::End(const grpc::Status& status) {
     if (registered_) context_.table->Remove(plan_.request_id);
   }
   for (const auto& job : open) job->Cancel(status);
-  context_.router.metrics->OnRequestEnd(status);
+  context_.router.metrics->Model(plan_.model->name).OnRequestEnd(status);
   context_.router.log->Info("request ended", {{"request_id", plan_.request_id},
                                               {"model", plan_.model->name},
                                               {"code", CodeName(status.error_code())},

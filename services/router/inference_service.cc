@@ -140,15 +140,21 @@ class UnarySink final : public GenerationSink {
 }  // namespace
 
 grpc::Status InferenceServiceImpl::Plan(const v1::GenerateRequest& request, GenerationPlan* plan) {
-  const auto check = [&]() -> grpc::Status {
-    if (!accepting_) return grpc::Status(grpc::StatusCode::UNAVAILABLE, "this router is draining");
-    const auto model = context_.router.directory->FindModel(request.model());
-    if (!model.ok()) return ToGrpc(model.status());
-    const std::vector<FieldViolation> violations = CheckRequest(request, *context_.router.config, *model, plan);
-    return violations.empty() ? grpc::Status::OK : InvalidFields(violations);
+  RouterMetrics& metrics = *context_.router.metrics;
+  const auto find = [&]() -> absl::StatusOr<std::shared_ptr<const ServedModel>> {
+    if (!accepting_) return Unavailable("this router is draining");
+    return context_.router.directory->FindModel(request.model());
   };
-  grpc::Status status = check();
-  if (!status.ok()) context_.router.metrics->OnRequestEnd(status);
+  const auto model = find();
+  if (!model.ok()) {
+    const grpc::Status status = ToGrpc(model.status());
+    metrics.OnRefusedRequest(status);
+    return status;
+  }
+  const std::vector<FieldViolation> violations = CheckRequest(request, *context_.router.config, *model, plan);
+  if (violations.empty()) return grpc::Status::OK;
+  const grpc::Status status = InvalidFields(violations);
+  metrics.Model((*model)->name).OnRequestEnd(status);
   return status;
 }
 

@@ -1,3 +1,4 @@
+#include <map>
 #include <thread>
 
 #include "absl/synchronization/mutex.h"
@@ -5,6 +6,7 @@
 #include "common/base/status.h"
 #include "common/base/version.h"
 #include "common/rpc/signals.h"
+#include "common/telemetry/process_metrics.h"
 #include "services/router/admin_service.h"
 #include "services/router/inference_service.h"
 
@@ -14,6 +16,26 @@ namespace {
 int Fail(const Logger& log, const absl::Status& status) {
   log.Error("cannot start", {{"error", StatusMessage(status)}});
   return 1;
+}
+
+std::map<RouterMetrics::WorkerGroup, int> CountWorkers(const WorkerDirectory& directory) {
+  std::map<RouterMetrics::WorkerGroup, int> counts;
+  for (const auto& link : directory.All()) {
+    const WorkerLink::State state = link->state();
+    RouterMetrics::WorkerGroup group{state.identity.model(), "unknown", "loading"};
+    if (group.model.empty()) group.model = "unknown";
+    if (state.identity.role() == internal::v1::ROLE_PREFILL) group.role = "prefill";
+    if (state.identity.role() == internal::v1::ROLE_DECODE) group.role = "decode";
+    if (!state.connected) {
+      group.state = "unreachable";
+    } else if (state.stage == internal::v1::STAGE_DRAINING) {
+      group.state = "draining";
+    } else if (state.ready()) {
+      group.state = "ready";
+    }
+    ++counts[group];
+  }
+  return counts;
 }
 
 int Run(int argc, char** argv) {
@@ -29,6 +51,7 @@ int Run(int argc, char** argv) {
   // In this order, so that what is used ends after what uses it.
   const SteadyClock clock;
   Metrics metrics(MetricLabels{{"role", "router"}});
+  AddProcessMetrics(metrics, kVersion);
   RouterMetrics router_metrics(metrics);
   AdmissionQueue queue(config.max_running, config.max_waiting);
   RequestTable table;
@@ -44,19 +67,16 @@ int Run(int argc, char** argv) {
   InferenceServiceImpl inference({router, &queue, &text, &table});
   AdminServiceImpl admin(&directory, &queue);
 
+  router_metrics.SetLimits(config.max_running, config.max_waiting);
   metrics.OnScrape([&] {
     router_metrics.running().Set(queue.running());
     router_metrics.waiting().Set(queue.waiting());
-    uint32_t prefill = 0, decode = 0;
+    router_metrics.SetWorkers(CountWorkers(directory));
     bool serves = false;
-    for (const auto& link : directory.All()) {
-      const WorkerLink::State state = link->state();
-      if (!state.ready()) continue;
-      ++(state.identity.role() == internal::v1::ROLE_PREFILL ? prefill : decode);
+    for (const auto& model : directory.Models()) {
+      router_metrics.Model(model->name);  // its series exist before its first request
+      serves = serves || directory.Serves(*model);
     }
-    for (const auto& model : directory.Models()) serves = serves || directory.Serves(*model);
-    router_metrics.workers(true).Set(prefill);
-    router_metrics.workers(false).Set(decode);
     router_metrics.ready().Set(serves ? 1 : 0);
   });
   const auto metrics_port = metrics.Serve(config.metrics_host, config.metrics_port);

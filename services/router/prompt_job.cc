@@ -20,6 +20,10 @@ constexpr Duration kFirstReserveRetry = std::chrono::milliseconds(20);
 constexpr Duration kLastReserveRetry = std::chrono::milliseconds(500);
 constexpr Duration kStreamPatience = std::chrono::seconds(2);
 
+Duration FromSeconds(double seconds) {
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+}
+
 // Of a worker's status. Its calls carry no deadline and only attempts that were dropped are cancelled, so the first two
 // are about the worker: a lease that ran out, a server that shut down.
 bool WorthAnotherPair(grpc::StatusCode code) {
@@ -55,6 +59,7 @@ class PromptJob::DecodeSide final : public ClientStreamHandler<DecodeResponse> {
 PromptJob::PromptJob(const RouterContext& context, PromptSpec spec, PromptCallbacks callbacks)
     : context_(context),
       spec_(std::move(spec)),
+      metrics_(context_.metrics->Model(spec_.model->name)),
       chain_(HashBlockChain(spec_.tokens, spec_.model->block_size, spec_.cache_salt)),
       callbacks_(std::move(callbacks)) {
   for (uint32_t i = 0; i < spec_.choices; ++i) {
@@ -121,7 +126,7 @@ grpc::Status PromptJob::Pair() {
   request.policy = context_.config->policy;
   request.local_prefill_tokens = context_.config->local_prefill_tokens;
   const PairingDecision decision = ChoosePair(request, prefill_views, decode_views);
-  context_.metrics->OnDecision(decision.reason);
+  metrics_.OnDecision(decision.reason);
   report_.mutable_route()->set_reason(std::string(PairingReasonName(decision.reason)));
   if (decision.reason == PairingReason::kPoolTooSmall && attempts_ == 1) {
     uint32_t largest = 0;
@@ -294,6 +299,7 @@ void PromptJob::OnPrefill(uint64_t attempt, PrefillResponse message) {
 
 void PromptJob::OnPrefillDone(const internal::v1::PrefillDone& done) {
   attempt_.prefill_done = true;
+  marks_.prefill_compute = FromSeconds(done.engine().prefill_seconds());
   auto* route = report_.mutable_route();
   route->set_kv_bytes(route->kv_bytes() + done.bytes());
   if (done.bytes() > 0) route->set_kv_transport(done.transport());
@@ -343,6 +349,7 @@ void PromptJob::OnDecode(uint64_t attempt, DecodeResponse message) {
     case DecodeResponse::kCommitted:
       attempt_.committed = true;
       marks_.committed = context_.clock->Now();
+      SettleDetokenize();
       CancelTimer();
       return;
     case DecodeResponse::kStarted:
@@ -354,6 +361,11 @@ void PromptJob::OnDecode(uint64_t attempt, DecodeResponse message) {
       }
       return AcceptTokens(message.tokens().tokens());
     case DecodeResponse::kDone:
+      if (attempt_.prefill) {
+        marks_.decode_queue = FromSeconds(message.done().engine().queue_seconds());
+      } else if (marks_.prefill_compute == Duration::zero()) {  // a resume's is part of decode
+        marks_.prefill_compute = FromSeconds(message.done().engine().prefill_seconds());
+      }
       return;
     case DecodeResponse::EVENT_NOT_SET:
       return;
@@ -375,6 +387,7 @@ void PromptJob::OnDecodeEnd(uint64_t attempt, const grpc::Status& status) {
 
 void PromptJob::AcceptTokens(const google::protobuf::RepeatedPtrField<internal::v1::Token>& tokens) {
   const TimePoint now = context_.clock->Now();
+  SettleDetokenize();
   std::vector<v1::ChoiceDelta> deltas;
   for (const internal::v1::Token& token : tokens) {
     if (token.choice() >= choices_.size()) continue;
@@ -389,10 +402,10 @@ void PromptJob::AcceptTokens(const google::protobuf::RepeatedPtrField<internal::
     if (!accepted->fresh) continue;
     if (!marks_.first_token) {
       marks_.first_token = now;
-      context_.metrics->OnFirstToken(now - spec_.arrived);
+      metrics_.OnFirstToken(now - spec_.arrived);
       report_.mutable_timings()->set_time_to_first_token_seconds(Seconds(now - spec_.arrived));
     }
-    if (choice.token_count() > 1) context_.metrics->OnTokenGap(now - last_token_[token.choice()]);
+    if (choice.token_count() > 1) metrics_.OnTokenGap(now - last_token_[token.choice()]);
     last_token_[token.choice()] = now;
     marks_.last_token = now;
     if (accepted->stopped_by_text && attempt_.decode_stream) {
@@ -402,13 +415,19 @@ void PromptJob::AcceptTokens(const google::protobuf::RepeatedPtrField<internal::
     }
     if (!accepted->delta) continue;
     if (report_.timings().time_to_first_text_seconds() == 0 && !accepted->delta->text().empty()) {
-      context_.metrics->OnFirstText(now - spec_.arrived);
+      metrics_.OnFirstText(now - spec_.arrived);
       report_.mutable_timings()->set_time_to_first_text_seconds(Seconds(now - spec_.arrived));
     }
     deltas.push_back(*std::move(accepted->delta));
   }
+  marks_.detokenize_last = context_.clock->Now() - now;
   if (!deltas.empty()) callbacks_.on_deltas(std::move(deltas));
   if (AllEnded()) AwaitStreams();
+}
+
+void PromptJob::SettleDetokenize() {
+  (attempt_.prefill && !attempt_.committed ? marks_.detokenize_tail : marks_.detokenize_decode) +=
+      std::exchange(marks_.detokenize_last, Duration::zero());
 }
 
 // ---- ends
@@ -441,6 +460,7 @@ void PromptJob::FailAttempt(const grpc::Status& status, uint64_t lost_incarnatio
                                            {"decode_worker", attempt_.decode ? attempt_.decode->address() : ""},
                                            {"code", CodeName(status.error_code())},
                                            {"error", status.error_message()}});
+  metrics_.OnAttemptFailure(status);
   last_failure_ = status;
   // A handoff that failed says that one of the two is bad, not which.
   if (status.error_code() == grpc::StatusCode::ABORTED && attempt_.prefill) {
@@ -461,7 +481,7 @@ void PromptJob::FailAttempt(const grpc::Status& status, uint64_t lost_incarnatio
                                 " attempts failed, the most that are made; the last one: " + status.error_message()));
   }
   DropAttempt();
-  marks_.first_token ? context_.metrics->OnResume() : context_.metrics->OnRetry();
+  marks_.first_token ? metrics_.OnResume() : metrics_.OnRetry();
   StartAttempt();
 }
 
@@ -479,7 +499,7 @@ void PromptJob::End(const grpc::Status& status) {
   ended_ = true;
   DropAttempt();
   FinishReport();
-  context_.metrics->OnPromptEnd(status, report_);
+  metrics_.OnPromptEnd(status, report_);
   const PromptCallbacks callbacks = std::exchange(callbacks_, {});
   callbacks.on_end(status, report_);
 }
@@ -489,20 +509,31 @@ void PromptJob::FinishReport() {
   TimePoint last = spec_.arrived;
   // The stage that ends at `mark`; every stage starts where the one before ended, so that they add up to the total.
   const auto stage = [&](std::optional<TimePoint> mark) {
-    if (!mark || *mark < last) return 0.0;
-    const double seconds = Seconds(*mark - last);
-    last = *mark;
-    return seconds;
+    if (!mark || *mark < last) return Duration::zero();
+    return *mark - std::exchange(last, *mark);
+  };
+  // Takes what is known to have been spent on something else out of a stage; never more than there is.
+  const auto take = [](Duration& from, Duration part) {
+    part = std::clamp(part, Duration::zero(), from);
+    from -= part;
+    return part;
   };
   v1::Timings& timings = *report_.mutable_timings();
-  timings.set_tokenize_seconds(stage(spec_.tokenized));
-  timings.set_queue_seconds(stage(marks_.admitted));
-  timings.set_pair_seconds(stage(marks_.sent));
-  timings.set_prefill_queue_seconds(stage(marks_.started));
-  timings.set_prefill_seconds(stage(marks_.first_token));
-  timings.set_transfer_tail_seconds(stage(marks_.committed));
-  timings.set_decode_seconds(stage(marks_.last_token));
-  timings.set_finish_seconds(stage(end));
+  timings.set_tokenize_seconds(Seconds(stage(spec_.tokenized)));
+  timings.set_queue_seconds(Seconds(stage(marks_.admitted)));
+  timings.set_pair_seconds(Seconds(stage(marks_.sent)));
+  timings.set_prefill_queue_seconds(Seconds(stage(marks_.started)));
+  Duration first = stage(marks_.first_token);
+  timings.set_prefill_seconds(Seconds(take(first, marks_.prefill_compute)));
+  timings.set_first_token_seconds(Seconds(first));
+  Duration tail = stage(marks_.committed), decode = stage(marks_.last_token), finish = stage(end);
+  const Duration detokenize = take(tail, marks_.detokenize_tail) + take(decode, marks_.detokenize_decode) +
+                              take(finish, marks_.detokenize_last);
+  timings.set_transfer_tail_seconds(Seconds(tail));
+  timings.set_decode_queue_seconds(Seconds(take(decode, marks_.decode_queue)));
+  timings.set_decode_seconds(Seconds(decode));
+  timings.set_detokenize_seconds(Seconds(detokenize));
+  timings.set_finish_seconds(Seconds(finish));
   timings.set_total_seconds(Seconds(end - spec_.arrived));
 
   uint32_t tokens = 0;

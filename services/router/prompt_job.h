@@ -125,9 +125,12 @@ class PromptJob : public std::enable_shared_from_this<PromptJob> {
   void DropAttempt() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void End(const grpc::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FinishReport() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Time for text since the last mark belongs to the stage that this one ends.
+  void SettleDetokenize() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const RouterContext context_;
   const PromptSpec spec_;
+  ModelMetrics& metrics_;
   const std::vector<Hash128> chain_;
 
   absl::Mutex mutex_;
@@ -147,6 +150,11 @@ class PromptJob : public std::enable_shared_from_this<PromptJob> {
   // Marks of the time account, each at or after the one before; unset ones count as the one before.
   struct Marks {
     std::optional<TimePoint> admitted, sent, started, first_token, committed, last_token;
+    // What workers say of the stages between: computing the prompt, and waiting for the decode worker's scheduler.
+    Duration prefill_compute{0}, decode_queue{0};
+    // Tokens to text. Of the last tokens' it is not known yet whether they are the last: then it falls after
+    // last_token.
+    Duration detokenize_tail{0}, detokenize_decode{0}, detokenize_last{0};
   } marks_ ABSL_GUARDED_BY(mutex_);
 };
 

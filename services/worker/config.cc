@@ -28,6 +28,8 @@ void WorkerConfig::AddTo(Flags& flags) {
   flags.AddChoice("kv_dtype", &kv_dtype, {"auto", "f32", "bf16", "f16"},
                   "KV cache format; auto: the weights' own 16-bit format, f32 for f32 files, f16 for quantised ones.");
   flags.Add("threads", &threads, "Threads of the CPU engine; 0: one for each core this process may use.", 0, 1024);
+  flags.Add("engine_probe", &engine_probe,
+            "Measure at start how fast this machine computes and reads weights, and export the result.");
   flags.Add("pin_threads", &pin_threads, "Bind the engine's threads to cores.");
 
   flags.Add("kv_gib", &kv_gib, "Size of the KV pool, GiB; 0: 40% of the memory available after loading.", 0, 65536);

@@ -44,6 +44,7 @@ struct WorkerConfig {
   double heartbeat_seconds = 0.5;
   double suspect_seconds = 3;
   bool bandwidth_probe = true;
+  bool engine_probe = true;
 
   void AddTo(Flags& flags);
   // What flags alone cannot check; fills the fields derived from others.

@@ -40,9 +40,17 @@ WorkerMetrics::WorkerMetrics(Metrics& metrics)
       owned_(metrics.Gauge(kBlocks, kBlocksHelp, {{"state", "owned"}})),
       quarantined_(metrics.Gauge(kBlocks, kBlocksHelp, {{"state", "quarantined"}})),
       usage_(metrics.Gauge("baton_kv_usage_ratio", "Share of KV blocks that are neither free nor cached.")),
+      block_bytes_(metrics.Gauge("baton_kv_block_bytes", "Bytes of one KV block.")),
       transport_bandwidth_(metrics.Gauge("baton_kv_transport_probe_bytes_per_second",
                                          "Put bandwidth of the transport to itself, measured at start.")),
       ready_(metrics.Gauge("baton_ready", "1 while the worker takes work.")),
+      stalled_(metrics.Gauge("baton_engine_stalled_seconds",
+                             "Time since the step loop last made progress while it has work; 0 when idle.")),
+      load_seconds_(metrics.Gauge("baton_model_load_seconds", "Time that loading the model took; 0 while it loads.")),
+      peak_flops_(metrics.Gauge("baton_engine_peak_flops_per_second",
+                                "Ceiling of computing, measured at start; 0 when not measured.")),
+      peak_bytes_(metrics.Gauge("baton_engine_peak_bytes_per_second",
+                                "Ceiling of reading the weights, measured at start; 0 when not measured.")),
       prompt_tokens_(metrics.Counter("baton_prompt_tokens_total", "Prompt tokens run through the model.")),
       generated_tokens_(metrics.Counter("baton_generation_tokens_total", "Tokens sampled.")),
       cached_tokens_(metrics.Counter("baton_cached_prompt_tokens_total", "Prompt tokens taken from the prefix cache.")),
@@ -61,6 +69,17 @@ WorkerMetrics::WorkerMetrics(Metrics& metrics)
 void WorkerMetrics::Attach(const std::shared_ptr<WorkerRuntime>& runtime) {
   runtime_ = runtime;
   ready_.Set(1);
+  block_bytes_.Set(static_cast<double>(runtime->layout.BytesPerBlock()));
+  load_seconds_.Set(Seconds(runtime->load_time));
+  peak_flops_.Set(runtime->peak.flops_per_second);
+  peak_bytes_.Set(runtime->peak.bytes_per_second);
+  metrics_
+      .Gauge("baton_model_info", "1; what is served, as labels.",
+             {{"architecture", runtime->model.architecture},
+              {"engine", runtime->engine_name},
+              {"weights", runtime->weights_format},
+              {"kv_dtype", std::string(DTypeName(runtime->layout.dtype))}})
+      .Set(1);
   transport_bandwidth_.Set(runtime->probed_bytes_per_second);
   metrics_.OnScrape([this] { Collect(); });
 }
@@ -96,6 +115,7 @@ void WorkerMetrics::Collect() {
   leased_.Set(blocks.leased);
   owned_.Set(blocks.owned);
   quarantined_.Set(blocks.quarantined);
+  stalled_.Set(Seconds(runtime_->engine->stalled_for()));
   usage_.Set(1.0 - double{1} * blocks.available() / blocks.total());
 
   const auto advance = [](prometheus::Counter& counter, uint64_t now, uint64_t before) {

@@ -14,7 +14,8 @@ class WorkerMetrics {
   // Creates every series at once.
   explicit WorkerMetrics(Metrics& metrics);
 
-  // Fills gauges and counters from the runtime at every scrape from now on.
+  // Fills gauges and counters from the runtime at every scrape from now on. Creates baton_model_info, whose labels only
+  // the model's files tell.
   void Attach(const std::shared_ptr<WorkerRuntime>& runtime);
   void OnDrain() { ready_.Set(0); }
   void OnStep(const StepReport& report);
@@ -37,7 +38,8 @@ class WorkerMetrics {
   prometheus::Histogram &time_to_first_token_, &inter_token_latency_;
   prometheus::Gauge &running_, &waiting_, &waiting_tokens_, &slots_used_, &slots_available_;
   prometheus::Gauge &free_, &cached_, &leased_, &owned_, &quarantined_, &usage_;
-  prometheus::Gauge &transport_bandwidth_, &ready_;
+  prometheus::Gauge &block_bytes_, &transport_bandwidth_, &ready_, &stalled_, &load_seconds_;
+  prometheus::Gauge &peak_flops_, &peak_bytes_;
   prometheus::Counter &prompt_tokens_, &generated_tokens_, &cached_tokens_;
   prometheus::Counter &prefix_queries_, &prefix_hits_, &preemptions_, &flops_, &bytes_;
 };

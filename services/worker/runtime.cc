@@ -109,15 +109,19 @@ absl::StatusOr<std::unique_ptr<WorkerRuntime>> WorkerRuntime::Load(const WorkerC
   // Without chunks a step must hold the longest prompt.
   if (!engine.chunked_prefill) engine.max_step_tokens = std::max(engine.max_step_tokens, runtime->max_model_len);
   runner.max_step_tokens = engine.max_step_tokens;
+  if (config.engine_probe) runtime->peak = ProbeCpuPeak(*weights, runner.threads);
+  runtime->engine_name = config.engine_name;
+  runtime->weights_format = DTypeName(weights->lm_head.dtype);
   BATON_ASSIGN_OR_RETURN(runtime->runner, CpuRunner::Create(weights, runtime->layout, runtime->memory, runner));
   runtime->numerics = runtime->runner->numerics_hash();
   runtime->engine = std::make_unique<Engine>(engine, runtime->layout, runtime->runner.get(), runtime->pool.get(),
                                              &runtime->clock, std::move(on_step));
 
+  runtime->load_time = runtime->clock.Now() - start;
   const double pool_tokens = double{1} * blocks * runtime->layout.block_size;
   log.Info("model loaded", {{"model", config.model_name},
                             {"architecture", runtime->model.architecture},
-                            {"seconds", Seconds(runtime->clock.Now() - start)},
+                            {"seconds", Seconds(runtime->load_time)},
                             {"weights_bytes", weights->matrix_bytes},
                             {"kv_dtype", DTypeName(runtime->layout.dtype)},
                             {"kv_pool_gib", static_cast<double>(runtime->memory.size()) / kGiB},
@@ -126,7 +130,9 @@ absl::StatusOr<std::unique_ptr<WorkerRuntime>> WorkerRuntime::Load(const WorkerC
                             {"max_model_len", runtime->max_model_len},
                             {"concurrency_at_max_model_len", pool_tokens / runtime->max_model_len},
                             {"transport", runtime->transport->name()},
-                            {"transport_bytes_per_second", runtime->probed_bytes_per_second}});
+                            {"transport_bytes_per_second", runtime->probed_bytes_per_second},
+                            {"peak_flops_per_second", runtime->peak.flops_per_second},
+                            {"peak_bytes_per_second", runtime->peak.bytes_per_second}});
   return runtime;
 }
 

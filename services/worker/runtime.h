@@ -13,6 +13,7 @@
 #include "common/base/ids.h"
 #include "common/base/text_assets.h"
 #include "common/engine/engine.h"
+#include "common/engine/engine_peak.h"
 #include "common/engine/runner.h"
 #include "common/kv/block_pool.h"
 #include "common/kv/layout.h"
@@ -31,6 +32,10 @@ struct WorkerRuntime {
   NumericsHash numerics;
   Incarnation incarnation;
   double probed_bytes_per_second = 0;  // of the transport to itself; 0: not measured
+  EnginePeak peak;                     // zeros: not measured
+  std::string engine_name;             // "cpu"
+  std::string weights_format;          // of the matrices in memory, "bf16"
+  Duration load_time{0};
 
   // In the order of construction; destroyed in reverse.
   SteadyClock clock;

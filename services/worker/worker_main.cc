@@ -14,6 +14,7 @@
 #include "common/base/version.h"
 #include "common/rpc/server.h"
 #include "common/rpc/signals.h"
+#include "common/telemetry/process_metrics.h"
 #include "services/worker/worker_service.h"
 
 namespace baton {
@@ -124,6 +125,7 @@ int RunWorker(const WorkerProgram& program, int argc, char** argv) {
   const Incarnation incarnation{RandomU64()};
   Metrics metrics(MetricLabels{{"model", config.model_name},
                                {"role", program.role == internal::v1::ROLE_PREFILL ? "prefill" : "decode"}});
+  AddProcessMetrics(metrics, kVersion);
   WorkerMetrics worker_metrics(metrics);
   const auto role = program.make_role(config, log, metrics, worker_metrics);
   const internal::v1::Identity identity = LoadingIdentity(program, config, incarnation);

@@ -6,7 +6,7 @@ import sys
 import tempfile
 import unittest
 
-from harness import (PATIENCE, Cluster, Process, admin_pb2, details, grpc, inference_pb2, make_request, wait_until)
+from harness import (PATIENCE, STAGES, Cluster, Process, admin_pb2, details, grpc, inference_pb2, make_request, wait_until)
 
 # Health and reflection stubs from Debian's grpc-proto, which Debian 13 does not have.
 _out = tempfile.mkdtemp(prefix="baton-grpc-stubs-")
@@ -99,9 +99,7 @@ class Api(unittest.TestCase):
             report = response.reports[0]
             self.assertEqual(report.usage.completion_tokens, sum(len(c.token_ids) for c in response.choices))
             t = report.timings
-            stages = (t.tokenize_seconds + t.queue_seconds + t.pair_seconds + t.prefill_queue_seconds + t.prefill_seconds +
-                      t.transfer_tail_seconds + t.decode_seconds + t.finish_seconds)
-            self.assertAlmostEqual(stages, t.total_seconds, places=6)
+            self.assertAlmostEqual(sum(getattr(t, f"{stage}_seconds") for stage in STAGES), t.total_seconds, places=6)
 
     def test_a_drawn_seed_reproduces_the_answer(self):
         first = self.cluster.generate("abc", max_tokens=12, temperature=1.5, ignore_eos=True)

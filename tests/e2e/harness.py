@@ -23,6 +23,9 @@ BIN = os.environ.get("BATON_BIN_DIR", os.path.join(ROOT, "build", "cpu", "bin"))
 GOLDEN = os.path.join(ROOT, "tests", "golden", "models")
 DEMO = os.path.join(ROOT, "deploy", "models", "demo")
 # Sanitizers slow everything down; every deadline here is generous and none is a measurement.
+# Of a prompt's time account, in their order; they add up.
+STAGES = ("tokenize", "queue", "pair", "prefill_queue", "prefill", "first_token", "transfer_tail", "decode_queue", "decode",
+          "detokenize", "finish")
 PATIENCE = float(os.environ.get("BATON_TEST_PATIENCE", "60"))
 # In what a sanitizer prints; never in a log line, which is JSON.
 SANITIZER_REPORT = re.compile(r"(Address|Leak|Thread|UndefinedBehavior)Sanitizer|: runtime error: ")
@@ -136,7 +139,7 @@ class Process:
         return f"127.0.0.1:{self.port}"
 
     def metrics(self):
-        """Series to value: 'baton_kv_blocks{state="free"}' (labels sorted, model and role left out)."""
+        """Series to value: 'baton_kv_blocks{state="free"}' (labels sorted; model and role left out, summed over)."""
         text = urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=PATIENCE).read().decode()
         out = {}
         for line in text.splitlines():
@@ -144,7 +147,8 @@ class Process:
             if not match:
                 continue
             labels = sorted(l for l in re.findall(r'\w+="[^"]*"', match[2] or "") if not l.startswith(("model=", "role=")))
-            out[match[1] + ("{" + ",".join(labels) + "}" if labels else "")] = float(match[3])
+            key = match[1] + ("{" + ",".join(labels) + "}" if labels else "")
+            out[key] = out.get(key, 0) + float(match[3])
         return out
 
     def kill(self):
@@ -281,10 +285,10 @@ class Cluster:
     """A router with prefill and decode workers of one model."""
 
     def __init__(self, model=None, prefill=1, decode=1, worker_flags=(), prefill_flags=(), decode_flags=(),
-                 router_flags=(), transport="ucx"):
+                 router_flags=(), transport="ucx", engine_probe=False):
         self.model = model or os.path.join(GOLDEN, "qwen2")
         self.worker_flags = ["--model", self.model, "--kv_gib", "0.02", "--threads", "1", "--transport", transport,
-                             "--bandwidth_probe=false", *worker_flags]
+                             "--bandwidth_probe=false", f"--engine_probe={str(engine_probe).lower()}", *worker_flags]
         self.prefill_flags, self.decode_flags, self.router_flags = prefill_flags, decode_flags, router_flags
         self.started = []  # every process there ever was, killed and replaced ones too
         self.prefill, self.decode, self.router = [], [], None

@@ -1,0 +1,93 @@
+#include "common/engine/engine_peak.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <new>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/base/thread_pool.h"
+#include "kernels/linear.h"
+
+namespace baton {
+namespace {
+
+constexpr double kSecondsEach = 0.1;
+constexpr int64_t kSide = 256;         // of the square matrix: 256 KiB, half of a usual L2 cache
+constexpr int64_t kRowsAThread = 384;  // whole register tiles for each thread
+constexpr uint64_t kSlice = 1 << 20;   // bytes read by one task
+
+// Calls `body`, which does `amount` of something, until the time is over; the best rate of a call.
+template <typename Body>
+double BestRate(double amount, const Body& body) {
+  const SteadyClock clock;
+  const TimePoint begin = clock.Now();
+  double best = 0;
+  body();  // first touch, waking threads
+  do {
+    const TimePoint start = clock.Now();
+    body();
+    best = std::max(best, amount / std::max(1e-9, Seconds(clock.Now() - start)));
+  } while (Seconds(clock.Now() - begin) < kSecondsEach);
+  return best;
+}
+
+double ProbeFlops(ThreadPool& pool) {
+  const int64_t rows = kRowsAThread * pool.threads();
+  AlignedBuffer memory(cpu::PanelMatrix{DType::kF32, kSide, kSide}.bytes());
+  const cpu::PanelMatrix matrix{DType::kF32, kSide, kSide, memory.data()};
+  std::fill_n(memory.floats(), kSide * kSide, 1.0f / kSide);
+  AlignedBuffer x(static_cast<uint64_t>(rows * kSide) * sizeof(float));
+  AlignedBuffer y(static_cast<uint64_t>(rows * kSide) * sizeof(float));
+  std::fill_n(x.floats(), rows * kSide, 1.0f);
+  const cpu::LinearWorkspace workspace(rows, kSide, pool.threads());
+  return BestRate(2.0 * static_cast<double>(rows * kSide * kSide),
+                  [&] { cpu::Linear(matrix, nullptr, x.floats(), kSide, rows, y.floats(), kSide, workspace, pool); });
+}
+
+// Sums 64-bit words in eight lanes, which compilers turn into vector loads.
+uint64_t ReadAll(const std::byte* data, uint64_t bytes) {
+  uint64_t lanes[8] = {};
+  for (uint64_t at = 0; at + sizeof(lanes) <= bytes; at += sizeof(lanes)) {
+    uint64_t words[8];
+    std::memcpy(words, data + at, sizeof(words));
+    for (int i = 0; i < 8; ++i) lanes[i] += words[i];
+  }
+  uint64_t sum = 0;
+  for (const uint64_t lane : lanes) sum += lane;
+  return sum;
+}
+
+double ProbeBytes(const CpuWeights& weights, ThreadPool& pool) {
+  struct Slice {
+    const std::byte* data;
+    uint64_t bytes;
+  };
+  std::vector<Slice> slices;
+  uint64_t total = 0;
+  for (const AlignedBuffer& buffer : weights.memory) {
+    for (uint64_t at = 0; at < buffer.size(); at += kSlice) {
+      slices.push_back({buffer.data() + at, std::min(kSlice, buffer.size() - at)});
+      total += slices.back().bytes;
+    }
+  }
+  std::atomic<uint64_t> sum{0};  // keeps the reads
+  return BestRate(static_cast<double>(total), [&] {
+    pool.Run(static_cast<int64_t>(slices.size()),
+             [&](int64_t task, int) { sum += ReadAll(slices[task].data, slices[task].bytes); });
+  });
+}
+
+}  // namespace
+
+EnginePeak ProbeCpuPeak(const CpuWeights& weights, int threads) {
+  try {
+    ThreadPool pool(threads);
+    return {ProbeFlops(pool), ProbeBytes(weights, pool)};
+  } catch (const std::bad_alloc&) {
+    return {};
+  }
+}
+
+}  // namespace baton
