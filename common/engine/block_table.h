@@ -13,8 +13,10 @@
 namespace baton {
 
 struct BlockCopy {
-  BlockId from;
-  BlockId to;
+  enum class Kind : uint8_t { kWithinPool, kSwapOut, kSwapIn };
+  uint32_t from;  // a block; for kSwapIn a slot of the swap area
+  uint32_t to;    // a block; for kSwapOut a slot of the swap area
+  Kind kind = Kind::kWithinPool;
 };
 
 class BlockTable {

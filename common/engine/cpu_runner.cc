@@ -71,7 +71,8 @@ absl::StatusOr<std::unique_ptr<CpuRunner>> CpuRunner::Create(std::shared_ptr<con
   try {
     return std::unique_ptr<CpuRunner>(new CpuRunner(std::move(weights), layout, pool, options));
   } catch (const std::bad_alloc&) {
-    return ResourceExhausted("no memory for the activations of a step of %d tokens", options.max_step_tokens);
+    return ResourceExhausted("no memory for the activations of a step of %d tokens and %d swapped blocks of %d bytes",
+                             options.max_step_tokens, options.swap_slots, layout.BytesPerBlock());
   }
 }
 
@@ -82,6 +83,7 @@ CpuRunner::CpuRunner(std::shared_ptr<const CpuWeights> weights, const KvLayout& 
       pool_(pool),
       pool_blocks_(static_cast<uint32_t>(pool.size() / layout.BytesPerBlock())),
       options_(options),
+      swap_(std::make_unique_for_overwrite<std::byte[]>(options.swap_slots * layout.BytesPerBlock())),
       threads_(options.threads, options.pin_threads),
       linear_(std::max(options.max_step_tokens, options.max_batch), MaxInputs(weights_->config), threads_.threads()),
       attention_(threads_.threads()) {
@@ -333,6 +335,18 @@ void CpuRunner::CopyBlock(BlockId from, BlockId to) {
   BATON_CHECK(from < pool_blocks_ && to < pool_blocks_);
   const uint64_t bytes = layout_.BytesPerBlock();
   std::memcpy(pool_.data() + to * bytes, pool_.data() + from * bytes, bytes);
+}
+
+void CpuRunner::SwapOut(BlockId from, uint32_t slot) {
+  BATON_CHECK(from < pool_blocks_ && slot < options_.swap_slots);
+  const size_t bytes = layout_.BytesPerBlock();
+  std::memcpy(swap_.get() + slot * bytes, pool_.data() + from * bytes, bytes);
+}
+
+void CpuRunner::SwapIn(uint32_t slot, BlockId to) {
+  BATON_CHECK(to < pool_blocks_ && slot < options_.swap_slots);
+  const size_t bytes = layout_.BytesPerBlock();
+  std::memcpy(pool_.data() + to * bytes, swap_.get() + slot * bytes, bytes);
 }
 
 NumericsHash CpuRunner::numerics_hash() const {

@@ -28,6 +28,7 @@ struct CpuRunnerOptions {
   bool pin_threads = false;  // bind the pool's threads to cores; for a process that has its cores to itself
   uint32_t max_step_tokens = 512;
   uint32_t max_batch = 64;
+  uint32_t swap_slots = 0;  // blocks that the host swap area holds; its memory is touched when it is used first
 };
 
 // The layout of a pool for this model; kv_dtype: f32, f16 or bf16.
@@ -46,6 +47,9 @@ class CpuRunner final : public Runner {
   // too large. Allocates nothing. One caller at a time.
   absl::Status Step(std::span<const StepSequence> batch, std::span<std::span<float>> logits) override;
   void CopyBlock(BlockId from, BlockId to) override;
+  uint32_t swap_slots() const override { return options_.swap_slots; }
+  void SwapOut(BlockId from, uint32_t slot) override;
+  void SwapIn(uint32_t slot, BlockId to) override;
 
   uint32_t vocab_size() const override { return weights_->config.vocab; }
   uint32_t max_step_tokens() const override { return options_.max_step_tokens; }
@@ -75,6 +79,7 @@ class CpuRunner final : public Runner {
   const std::span<std::byte> pool_;
   const uint32_t pool_blocks_;
   const CpuRunnerOptions options_;
+  const std::unique_ptr<std::byte[]> swap_;  // [swap_slots] blocks
   ThreadPool threads_;
   cpu::LinearWorkspace linear_;
   cpu::AttentionWorkspace attention_;

@@ -29,6 +29,9 @@ SchedulerOptions MakeSchedulerOptions(const EngineOptions& options, const KvLayo
   out.batching = options.batching;
   out.batch_timeout = options.batch_timeout;
   out.priority_aging = options.priority_aging;
+  out.max_itl = options.max_itl;
+  out.preemption = options.preemption;
+  out.swap_slots = runner.swap_slots();
   out.watermark_blocks = static_cast<uint32_t>(std::clamp(options.watermark, 0.0, 1.0) * pool.size());
   return out;
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "common/base/clock.h"
@@ -26,6 +27,8 @@ struct EngineOptions {
   BatchingMode batching = BatchingMode::kContinuous;
   Duration batch_timeout = std::chrono::milliseconds(50);  // dynamic: the longest wait for a full batch
   Duration priority_aging = std::chrono::seconds(5);       // waiting time worth one level of priority; 0: no aging
+  Duration max_itl = std::chrono::milliseconds(250);       // target for a stream's gaps while prompts are read; 0: none
+  PreemptionMode preemption = PreemptionMode::kAuto;       // swapping needs a runner with a swap area
   double watermark = 0.01;         // share of the pool kept available when a new prompt is let through
   uint32_t max_model_len = 0;      // prompt + generated tokens
   uint32_t queue_capacity = 4096;  // submitted and not yet seen by the step thread
@@ -38,6 +41,10 @@ struct EngineLoad {
   uint32_t running_sequences = 0;
   uint64_t steps = 0;
   uint64_t preemptions = 0;
+  uint64_t swap_preemptions = 0;  // those whose KV went to the swap area; the others compute it again
+  uint64_t swapped_out_blocks = 0;
+  uint64_t swapped_in_blocks = 0;
+  uint32_t swap_slots_used = 0;
   uint64_t prefix_queries = 0;  // full prompt blocks looked up
   uint64_t prefix_hits = 0;     // ... and found
   uint64_t prompt_tokens = 0;   // run through the model
@@ -52,6 +59,9 @@ struct StepReport {
   Duration duration;
   uint32_t tokens;
   uint32_t sequences;
+  uint32_t streams;                       // sequences that waited for their next token only
+  Duration predicted;                     // zero: nothing is known yet
+  std::optional<uint32_t> prompt_budget;  // prompt tokens that max_itl allowed; none when it had no say
 };
 
 class Engine {

@@ -25,4 +25,13 @@ const char* BatchingModeName(BatchingMode mode) {
 
 std::vector<std::string> BatchingModeNames() { return {"continuous", "dynamic", "static"}; }
 
+absl::StatusOr<PreemptionMode> ParsePreemptionMode(const std::string& name) {
+  if (name == "auto") return PreemptionMode::kAuto;
+  if (name == "swap") return PreemptionMode::kSwap;
+  if (name == "recompute") return PreemptionMode::kRecompute;
+  return InvalidArgument("preemption '%s', must be auto, swap or recompute", name);
+}
+
+std::vector<std::string> PreemptionModeNames() { return {"auto", "swap", "recompute"}; }
+
 }  // namespace baton

@@ -22,4 +22,14 @@ absl::StatusOr<BatchingMode> ParseBatchingMode(const std::string& name);
 const char* BatchingModeName(BatchingMode mode);
 std::vector<std::string> BatchingModeNames();
 
+// How a preempted sequence gets its KV back. Tokens are the same either way.
+enum class PreemptionMode : uint8_t {
+  kAuto,       // whichever the learned costs say is cheaper
+  kSwap,       // copied to the swap area, as long as that has room; else recomputed
+  kRecompute,  // prompt and generated tokens run again
+};
+
+absl::StatusOr<PreemptionMode> ParsePreemptionMode(const std::string& name);
+std::vector<std::string> PreemptionModeNames();
+
 }  // namespace baton

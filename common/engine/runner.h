@@ -1,6 +1,7 @@
 #pragma once
 
-// One forward pass over a mixed batch. Implemented by cpu_runner and, later, cuda_runner; called by the step thread only.
+// One forward pass over a mixed batch. Implemented by cpu_runner and, later, cuda_runner; called by the step thread
+// only.
 
 #include <cstdint>
 #include <span>
@@ -11,9 +12,9 @@
 
 namespace baton {
 
-// A sequence's share of a step: `tokens` sit at positions [position, position + tokens.size()). Their keys and values are
-// written to `blocks` (the sequence's whole block table, at least ceil((position + tokens.size()) / block_size) entries),
-// and attention reads positions [0, position + i] from there.
+// A sequence's share of a step: `tokens` sit at positions [position, position + tokens.size()). Their keys and values
+// are written to `blocks` (the sequence's whole block table, at least ceil((position + tokens.size()) / block_size)
+// entries), and attention reads positions [0, position + i] from there.
 struct StepSequence {
   std::span<const TokenId> tokens;
   uint32_t position = 0;
@@ -25,12 +26,19 @@ class Runner {
  public:
   virtual ~Runner() = default;
 
-  // Runs the batch. logits[i] is [vocab_size] f32 for sequences that want them, else empty; writable, valid until the next
-  // Step. `logits` has room for batch.size() entries. Fails without a partial effect that matters: the caller drops the step.
+  // Runs the batch. logits[i] is [vocab_size] f32 for sequences that want them, else empty; writable, valid until the
+  // next Step. `logits` has room for batch.size() entries. Fails without a partial effect that matters: the caller
+  // drops the step.
   virtual absl::Status Step(std::span<const StepSequence> batch, std::span<std::span<float>> logits) = 0;
 
   // Copies one block's bytes (copy-on-write).
   virtual void CopyBlock(BlockId from, BlockId to) = 0;
+
+  // The host swap area: slots of a block each, numbered from 0; none when there is no such area. A call may return
+  // before its bytes have moved, but later calls of any kind see them as if they had.
+  virtual uint32_t swap_slots() const = 0;
+  virtual void SwapOut(BlockId from, uint32_t slot) = 0;
+  virtual void SwapIn(uint32_t slot, BlockId to) = 0;
 
   virtual uint32_t vocab_size() const = 0;
   // Most tokens and most sequences that one Step takes.

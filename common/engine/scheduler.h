@@ -8,7 +8,7 @@
 // half-way.
 
 #include <cstdint>
-#include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <vector>
@@ -18,6 +18,8 @@
 #include "common/engine/block_table.h"
 #include "common/engine/policies.h"
 #include "common/engine/sequence.h"
+#include "common/engine/step_cost.h"
+#include "common/engine/swap_pool.h"
 #include "common/kv/block_pool.h"
 
 namespace baton {
@@ -34,7 +36,14 @@ struct SchedulerOptions {
   BatchingMode batching = BatchingMode::kContinuous;
   Duration batch_timeout{0};   // kDynamic: the longest that a request waits for others to fill its batch
   Duration priority_aging{0};  // the waiting time that is worth one level of priority; 0: priority alone
+  // A step in which streams run takes no more prompt tokens than keep it within this, as far as its cost is known; 0:
+  // no limit. Never fewer than kLeastPromptTokens, so that prompts get on beside any number of streams.
+  Duration max_itl{0};
+  PreemptionMode preemption = PreemptionMode::kAuto;
+  uint32_t swap_slots = 0;  // of the runner's swap area
 };
+
+inline constexpr uint32_t kLeastPromptTokens = 16;  // of a step with prompts to read
 
 struct ScheduledRun {
   Sequence* sequence;
@@ -44,10 +53,12 @@ struct ScheduledRun {
 };
 
 struct StepPlan {
-  std::vector<BlockCopy> copies;  // to make in order before the step
+  std::vector<BlockCopy> copies;  // to make in order before the step, also when it has no runs
   std::vector<ScheduledRun> runs;
   std::vector<ActiveRequest*> started;  // scheduled for the first time
   uint32_t tokens = 0;
+  StepShape shape;                        // of the runs
+  std::optional<uint32_t> prompt_budget;  // prompt tokens that max_itl allowed; none when it had no say
 };
 
 struct SchedulerCounts {
@@ -55,6 +66,10 @@ struct SchedulerCounts {
   uint64_t waiting_tokens = 0;    // uncached tokens to run before the next sampled one
   uint32_t running_sequences = 0;
   uint64_t preemptions = 0;
+  uint64_t swap_preemptions = 0;  // those of them whose KV was copied to the swap area
+  uint64_t swapped_out_blocks = 0;
+  uint64_t swapped_in_blocks = 0;
+  uint32_t swap_slots_used = 0;
   uint64_t prefix_queries = 0;
   uint64_t prefix_hits = 0;
 };
@@ -87,6 +102,10 @@ class Scheduler {
   // before through sequence.table.Take().
   void Remove(ActiveRequest* request);
 
+  // What the last plan's steps and swaps took, for max_itl and PreemptionMode::kAuto.
+  StepCost& cost() { return cost_; }
+  const StepCost& cost() const { return cost_; }
+
   bool HasWork() const { return requests_ > 0; }
   SchedulerCounts counts() const;
 
@@ -102,12 +121,16 @@ class Scheduler {
   void ScheduleDecodes();
   void ScheduleChunks();
   void ScheduleWaiting();
-  uint32_t ChunkSize(const Sequence& sequence) const;
+  uint32_t ChunkSize(const Sequence& sequence);
+  uint32_t WithinBudget(uint32_t position, uint32_t chunk);
   bool Place(Sequence* sequence, uint32_t tokens);
   bool TryAdmit(Sequence* sequence);
   bool SlotIsFree(const Sequence& sequence) const;
   Sequence* FindVictim(const Sequence* beneficiary) const;
   void Preempt(Sequence* sequence);
+  bool SwapOut(Sequence* sequence);
+  void SwapIn(Sequence* sequence);
+  void DropSwapped(Sequence* sequence);
   void Wait(Sequence* sequence);
   void StopWaiting(Sequence* sequence);
   void StartRunning(Sequence* sequence);
@@ -120,6 +143,8 @@ class Scheduler {
 
   const SchedulerOptions options_;
   BlockPool* const pool_;
+  SwapPool swap_;
+  StepCost cost_;
 
   std::set<Sequence*, ByOrder> running_;
   std::set<Sequence*, ByOrder> waiting_;

@@ -13,13 +13,15 @@
 #include "common/base/ids.h"
 #include "common/engine/block_table.h"
 #include "common/engine/request.h"
+#include "common/engine/swap_pool.h"
 #include "common/sampling/sampler.h"
 
 namespace baton {
 
 struct ActiveRequest;
 
-// unforked ─▶ waiting ⇄ running ─▶ finished. A running sequence holds blocks, no other does.
+// unforked ─▶ waiting ⇄ running ─▶ finished. A running sequence holds blocks, no other does; a waiting one may hold
+// slots of the swap area.
 enum class SequencePhase : uint8_t {
   kUnforked,  // waits for the request's first sequence to run the prompt that all choices share
   kWaiting,   // for blocks and a batch slot
@@ -37,8 +39,10 @@ struct Sequence {
   bool ended = false;           // the choice has ended; the first sequence may still run the prompt for the others
   uint32_t computed = 0;        // positions [0, computed) have their KV in `table`
   BlockTable table;
-  std::vector<Hash128> chain;   // hashes of full blocks of `tokens`, as far as they were needed
-  uint32_t published = 0;       // blocks already offered to the prefix cache
+  std::vector<Hash128> chain;     // hashes of full blocks of `tokens`, as far as they were needed
+  uint32_t published = 0;         // blocks already offered to the prefix cache
+  std::vector<SwapSlot> swapped;  // while it waits: where the KV of positions [0, swapped_tokens) lies
+  uint32_t swapped_tokens = 0;
   uint32_t waiting_tokens = 0;  // uncached tokens when it began to wait
   uint64_t last_step = 0;       // last scheduler step it was part of
   std::optional<Sampler> sampler;

@@ -87,9 +87,15 @@ bool StepLoop::Step() {
   const TimePoint begin = clock_->Now();
   const StepPlan& plan = scheduler_.Schedule(begin);
   UpdateLoad();  // a step may take long
+  if (const absl::Status moved = MoveBlocks(plan); !moved.ok()) {
+    EndAll(Internal("copying KV blocks failed: %s", StatusMessage(moved)));  // nobody knows whose are sound
+    return false;
+  }
   if (plan.runs.empty()) return false;
   Start(plan.started);
 
+  const Duration predicted = scheduler_.cost().Predict(plan.shape);
+  const TimePoint model_begin = clock_->Now();
   const absl::Status status = RunModel(plan);
   touched_.clear();
   for (size_t i = 0; i < plan.runs.size(); ++i) {
@@ -108,8 +114,11 @@ bool StepLoop::Step() {
   totals_.flops += work.flops;
   totals_.bytes += work.bytes;
   UpdateLoad();
+  const TimePoint end = clock_->Now();
+  if (status.ok()) scheduler_.cost().Observe(plan.shape, end - model_begin);
   if (on_step_) {
-    const StepReport report{clock_->Now() - begin, plan.tokens, static_cast<uint32_t>(plan.runs.size())};
+    const StepReport report{end - begin,        plan.tokens, static_cast<uint32_t>(plan.runs.size()),
+                            plan.shape.decodes, predicted,   plan.prompt_budget};
     Guarded("the step listener", [&] {
       on_step_(report);
       return absl::OkStatus();
@@ -128,6 +137,32 @@ void StepLoop::Start(std::span<ActiveRequest* const> requests) {
   }
 }
 
+absl::Status StepLoop::MoveBlocks(const StepPlan& plan) {
+  if (plan.copies.empty()) return absl::OkStatus();
+  const TimePoint begin = clock_->Now();
+  uint32_t swapped = 0;
+  const absl::Status status = Guarded("the runner", [&] {
+    for (const BlockCopy& copy : plan.copies) {
+      switch (copy.kind) {
+        case BlockCopy::Kind::kWithinPool:
+          runner_->CopyBlock(copy.from, copy.to);
+          break;
+        case BlockCopy::Kind::kSwapOut:
+          runner_->SwapOut(copy.from, copy.to);
+          ++swapped;
+          break;
+        case BlockCopy::Kind::kSwapIn:
+          runner_->SwapIn(copy.from, copy.to);
+          ++swapped;
+          break;
+      }
+    }
+    return absl::OkStatus();
+  });
+  if (swapped > 0) scheduler_.cost().ObserveSwap(swapped, clock_->Now() - begin);
+  return status;
+}
+
 absl::Status StepLoop::RunModel(const StepPlan& plan) {
   batch_.clear();
   logits_.assign(plan.runs.size(), {});
@@ -136,10 +171,7 @@ absl::Status StepLoop::RunModel(const StepPlan& plan) {
     batch_.push_back({std::span(sequence.tokens).subspan(run.begin, run.end - run.begin), run.begin,
                       sequence.table.blocks(), run.wants_logits});
   }
-  return Guarded("the runner", [&] {
-    for (const BlockCopy& copy : plan.copies) runner_->CopyBlock(copy.from, copy.to);
-    return runner_->Step(batch_, logits_);
-  });
+  return Guarded("the runner", [&] { return runner_->Step(batch_, logits_); });
 }
 
 void StepLoop::TakeResults(const ScheduledRun& run, std::span<float> logits) {
@@ -248,6 +280,10 @@ void StepLoop::UpdateLoad() {
   totals_.waiting_prompt_tokens = counts.waiting_tokens;
   totals_.running_sequences = counts.running_sequences;
   totals_.preemptions = counts.preemptions;
+  totals_.swap_preemptions = counts.swap_preemptions;
+  totals_.swapped_out_blocks = counts.swapped_out_blocks;
+  totals_.swapped_in_blocks = counts.swapped_in_blocks;
+  totals_.swap_slots_used = counts.swap_slots_used;
   totals_.prefix_queries = counts.prefix_queries;
   totals_.prefix_hits = counts.prefix_hits;
   absl::MutexLock lock(&load_mutex_);

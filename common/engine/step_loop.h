@@ -42,6 +42,7 @@ class StepLoop {
   void Control(const Inbox::Control& control);
   void CancelChoices(ActiveRequest* request, uint64_t choices);
   void Start(std::span<ActiveRequest* const> requests);
+  absl::Status MoveBlocks(const StepPlan& plan);
   absl::Status RunModel(const StepPlan& plan);
   void TakeResults(const ScheduledRun& run, std::span<float> logits);
   void SampleFirstTokens(ActiveRequest* request, std::span<const float> logits);

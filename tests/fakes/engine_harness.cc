@@ -9,11 +9,13 @@ namespace baton {
 EngineHarness::EngineHarness(const HarnessOptions& options)
     : pool(options.blocks),
       runner({options.blocks, options.scheduler.block_size, options.vocab_size, options.scheduler.step_limit,
-              options.scheduler.max_batch}),
+              options.scheduler.max_batch, options.scheduler.swap_slots}),
       inbox(4096),
       loop(options.scheduler, &runner, &pool, &clock, &inbox,
            [this](const StepReport& report) { reports.push_back(report); }),
-      limits_{options.scheduler.block_size, options.blocks, options.vocab_size, 0} {}
+      limits_{options.scheduler.block_size, options.blocks, options.vocab_size, 0} {
+  runner.clock = &clock;
+}
 
 absl::Status EngineHarness::Submit(EngineRequest request) {
   BATON_RETURN_IF_ERROR(CheckRequest(request, limits_));

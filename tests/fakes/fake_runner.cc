@@ -1,5 +1,6 @@
 #include "tests/fakes/fake_runner.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "common/base/status.h"
@@ -33,6 +34,7 @@ void FillLogits(uint64_t state, std::span<float> row) {
 FakeRunner::FakeRunner(const Options& options) : options_(options) {
   store_.resize(size_t{options.blocks} * options.block_size);
   for (size_t i = 0; i < store_.size(); ++i) store_[i] = Mix(i, 0xDEAD) >> 1;  // unwritten memory is never zero
+  swap_.resize(size_t{options.swap_slots} * options.block_size);
   logits_.resize(size_t{options.max_batch} * options.vocab_size);
 }
 
@@ -73,6 +75,7 @@ absl::Status FakeRunner::Step(std::span<const StepSequence> batch, std::span<std
   batch_sizes.push_back(static_cast<uint32_t>(batch.size()));
   batch_tokens.push_back(tokens);
   positions_run_ += tokens;
+  if (step_cost) clock->Advance(step_cost(batch));
   work_ = {tokens * uint64_t{2}, tokens * uint64_t{8}};
   return absl::OkStatus();
 }
@@ -97,6 +100,18 @@ void FakeRunner::RunSequence(const StepSequence& sequence, std::span<float> row)
 
 void FakeRunner::CopyBlock(BlockId from, BlockId to) {
   for (uint32_t i = 0; i < options_.block_size; ++i) Slots(to)[i] = Slots(from)[i];
+}
+
+void FakeRunner::SwapOut(BlockId from, uint32_t slot) {
+  const auto block = Slots(from);
+  std::copy(block.begin(), block.end(), swap_.begin() + static_cast<ptrdiff_t>(slot * options_.block_size));
+  if (clock) clock->Advance(swap_cost);
+}
+
+void FakeRunner::SwapIn(uint32_t slot, BlockId to) {
+  const auto block = std::span(swap_).subspan(size_t{slot} * options_.block_size, options_.block_size);
+  std::copy(block.begin(), block.end(), Slots(to).begin());
+  if (clock) clock->Advance(swap_cost);
 }
 
 std::vector<TokenId> FakeModelTokens(const SamplingParams& params, uint32_t choice, uint32_t vocab_size,

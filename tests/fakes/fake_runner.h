@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "common/base/clock.h"
 #include "common/engine/runner.h"
 #include "common/sampling/params.h"
 
@@ -23,12 +24,16 @@ class FakeRunner final : public Runner {
     uint32_t vocab_size = 97;
     uint32_t max_step_tokens = 512;
     uint32_t max_batch = 64;
+    uint32_t swap_slots = 0;
   };
   explicit FakeRunner(const Options& options);
 
   // INTERNAL for a batch over the limits or a block table that does not cover the positions.
   absl::Status Step(std::span<const StepSequence> batch, std::span<std::span<float>> logits) override;
   void CopyBlock(BlockId from, BlockId to) override;
+  uint32_t swap_slots() const override { return options_.swap_slots; }
+  void SwapOut(BlockId from, uint32_t slot) override;
+  void SwapIn(uint32_t slot, BlockId to) override;
   uint32_t vocab_size() const override { return options_.vocab_size; }
   uint32_t max_step_tokens() const override { return options_.max_step_tokens; }
   uint32_t max_batch() const override { return options_.max_batch; }
@@ -37,6 +42,10 @@ class FakeRunner final : public Runner {
 
   // Called at the start of each step; an error fails it, an exception leaves it.
   std::function<absl::Status()> before_step;
+  // What a step and a swapped block take: `clock` moves by so much.
+  FakeClock* clock = nullptr;
+  std::function<Duration(std::span<const StepSequence>)> step_cost;
+  Duration swap_cost{0};
   // The KV of this token is NaN, as are all logits made of it.
   std::atomic<TokenId> poison{-1};
 
@@ -53,6 +62,7 @@ class FakeRunner final : public Runner {
 
   const Options options_;
   std::vector<uint64_t> store_;  // [blocks, block_size]
+  std::vector<uint64_t> swap_;   // [swap_slots, block_size]
   std::vector<float> logits_;    // [max_batch, vocab_size]
   StepWork work_;
   uint64_t positions_run_ = 0;
