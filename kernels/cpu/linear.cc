@@ -192,13 +192,21 @@ constexpr int64_t kMaxTileRows = 12;  // of any target: a partial tile is padded
 
 LinearWorkspace::LinearWorkspace(int64_t max_rows, int64_t max_inputs, int threads)
     : packed_rows_(ZeroedFloats(static_cast<uint64_t>((max_rows + kMaxTileRows) * max_inputs))),
-      widened_panels_(ZeroedFloats(static_cast<uint64_t>(threads * kWidenedFloats))) {}
+      widened_panels_(ZeroedFloats(static_cast<uint64_t>(threads * kWidenedFloats))),
+      quantized_rows_(max_rows, max_inputs) {}
 
 HWY_EXPORT(LinearImpl);
 
 void Linear(const PanelMatrix& weights, const float* bias, const float* x, int64_t x_stride, int64_t rows, float* y,
             int64_t y_stride, const LinearWorkspace& workspace, ThreadPool& pool) {
   if (rows <= 0) return;
+  if (IsQuantized(weights.dtype)) {
+    const auto quantize = [&](int64_t row, int) {
+      workspace.quantized_rows().Quantize(row, x + row * x_stride, weights.inputs);
+    };
+    rows == 1 ? quantize(0, 0) : pool.Run(rows, quantize);
+    return QuantizedLinear(weights, bias, workspace.quantized_rows(), rows, y, y_stride, pool);
+  }
   HWY_DYNAMIC_DISPATCH(LinearImpl)(weights, bias, x, x_stride, rows, y, y_stride, workspace, pool);
 }
 

@@ -17,6 +17,10 @@
 namespace baton {
 namespace {
 
+std::vector<int64_t> QuantizedFormats() {
+  return {static_cast<int64_t>(DType::kQ8_0), static_cast<int64_t>(DType::kQ4_0), static_cast<int64_t>(DType::kQ4_1)};
+}
+
 // args: threads, rows, outputs, inputs, dtype
 void BM_Linear(benchmark::State& state) {
   ThreadPool pool(static_cast<int>(state.range(0)));
@@ -42,7 +46,10 @@ BENCHMARK(BM_Linear)
     ->ArgsProduct({{1, 2}, {1, 4, 16, 512}, {896}, {4864}, {static_cast<int64_t>(DType::kBF16)}})
     ->ArgsProduct({{1, 2}, {1}, {151936}, {896}, {static_cast<int64_t>(DType::kBF16)}})
     ->ArgsProduct({{2}, {1, 512}, {9728}, {896}, {static_cast<int64_t>(DType::kF32)}})
-    ->ArgsProduct({{2}, {1, 512}, {9728}, {896}, {static_cast<int64_t>(DType::kF16)}});
+    ->ArgsProduct({{2}, {1, 512}, {9728}, {896}, {static_cast<int64_t>(DType::kF16)}})
+    ->ArgsProduct({{1, 2}, {1, 2, 4, 8, 16, 512}, {9728}, {896}, QuantizedFormats()})
+    ->ArgsProduct({{1, 2}, {1, 8, 16, 512}, {896}, {4864}, QuantizedFormats()})
+    ->ArgsProduct({{1, 2}, {1, 8, 16}, {151936}, {896}, QuantizedFormats()});
 
 // args: threads, queries, position; 14 query heads, 2 kv heads of 64, bf16
 void BM_Attention(benchmark::State& state) {

@@ -53,6 +53,47 @@ std::vector<float> Linear(const std::vector<float>& w, const std::vector<float>&
   return y;
 }
 
+QuantizedRow QuantizeRow(const float* x, int64_t inputs) {
+  QuantizedRow row;
+  for (int64_t first = 0; first < inputs; first += cpu::kGroupInputs) {
+    const int64_t end = std::min(first + cpu::kGroupInputs, inputs);
+    float largest = 0.0f;
+    for (int64_t k = first; k < end; ++k) largest = std::max(largest, std::abs(x[k]));
+    const bool zero = largest < 0x1p-100f;
+    row.scales.push_back(zero ? 0.0f : largest / 127.0f);
+    const float factor = zero ? 0.0f : 127.0f / largest;
+    for (int64_t k = first; k < first + cpu::kGroupInputs; ++k) {
+      row.values.push_back(k < end ? static_cast<int>(std::nearbyint(x[k] * factor)) : 0);
+    }
+  }
+  return row;
+}
+
+std::vector<float> QuantizedLinear(const std::vector<WholeRow>& w, const std::vector<float>& bias,
+                                   const std::vector<float>& x, int64_t rows, int64_t inputs) {
+  std::vector<float> y;
+  for (int64_t r = 0; r < rows; ++r) {
+    const QuantizedRow row = QuantizeRow(x.data() + r * inputs, inputs);
+    for (size_t o = 0; o < w.size(); ++o) {
+      float sum = 0.0f;
+      for (size_t g = 0; g < row.scales.size(); ++g) {
+        int64_t products = 0, values = 0;
+        const int64_t first = static_cast<int64_t>(g) * cpu::kGroupInputs;
+        for (int64_t k = first; k < std::min(first + cpu::kGroupInputs, inputs); ++k) {
+          products += int64_t{row.values[k]} * w[o].values[k];
+          values += row.values[k];
+        }
+        sum = std::fma(static_cast<float>(products), w[o].scales[g] * row.scales[g], sum);
+        if (!w[o].minimums.empty()) {
+          sum = std::fma(w[o].minimums[g], row.scales[g] * static_cast<float>(values), sum);
+        }
+      }
+      y.push_back(bias.empty() ? sum : sum + bias[o]);
+    }
+  }
+  return y;
+}
+
 std::vector<float> RmsNorm(const float* x, const std::vector<float>& weight, float eps) {
   float lanes[16] = {};
   const size_t width = weight.size();

@@ -16,6 +16,22 @@ float Exp(float x);
 std::vector<float> Linear(const std::vector<float>& w, const std::vector<float>& bias, const std::vector<float>& x,
                           int64_t rows, int64_t inputs, int64_t outputs);
 
+// Rows rounded to 8 bits, group by group.
+struct QuantizedRow {
+  std::vector<int> values;    // [groups * 32]
+  std::vector<float> scales;  // [groups]
+};
+QuantizedRow QuantizeRow(const float* x, int64_t inputs);
+
+// w: [outputs] rows of a quantised matrix, taken apart: whole numbers (codes minus their offset), scales and minimums.
+struct WholeRow {
+  std::vector<int> values;      // [inputs]
+  std::vector<float> scales;    // [groups]
+  std::vector<float> minimums;  // [groups] or empty
+};
+std::vector<float> QuantizedLinear(const std::vector<WholeRow>& w, const std::vector<float>& bias,
+                                   const std::vector<float>& x, int64_t rows, int64_t inputs);
+
 // One row [width].
 std::vector<float> RmsNorm(const float* x, const std::vector<float>& weight, float eps);
 
