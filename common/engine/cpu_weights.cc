@@ -10,6 +10,7 @@
 #include "absl/synchronization/mutex.h"
 #include "common/base/status.h"
 #include "common/base/thread_pool.h"
+#include "common/engine/panel_packing.h"
 
 namespace baton {
 namespace {
@@ -22,28 +23,23 @@ class Packer {
   Packer(WeightsFormat format, int threads, uint64_t total, const PackProgress& progress, CpuWeights& out)
       : format_(format), pool_(threads), total_(total), progress_(progress), out_(out) {}
 
-  // The rows of all `parts` one below the other.
-  absl::StatusOr<cpu::PanelMatrix> Matrix(const std::vector<const TensorView*>& parts) {
+  // The rows of all `parts` one below the other. `per_token`: the embedding or the head.
+  absl::StatusOr<cpu::PanelMatrix> Matrix(const MatrixParts& parts, bool per_token = false) {
     cpu::PanelMatrix matrix;
-    matrix.dtype = FormatOf(parts);
+    matrix.dtype = PanelDType(format_, parts, per_token);
     matrix.inputs = static_cast<int64_t>(parts[0]->cols);
     for (const TensorView* part : parts) matrix.outputs += static_cast<int64_t>(part->rows);
     out_.memory.emplace_back(matrix.bytes());
     matrix.data = out_.memory.back().data();
     out_.matrix_bytes += matrix.bytes();
-    AlignedBuffer rows(static_cast<uint64_t>(pool_.threads() * cpu::kPanelWidth * matrix.inputs) * sizeof(float));
+    std::vector<PanelScratch> scratch(static_cast<size_t>(pool_.threads()));
     absl::Mutex mutex;
     absl::Status status;
     pool_.Run(matrix.panels(), [&](int64_t panel, int worker) {
-      float* out = rows.floats() + worker * cpu::kPanelWidth * matrix.inputs;
-      const int64_t first = panel * cpu::kPanelWidth;
-      const int64_t count = std::min(cpu::kPanelWidth, matrix.outputs - first);
-      if (absl::Status read = ReadConcatenated(parts, first, count, out); !read.ok()) {
+      if (absl::Status packed = PackPanel(parts, matrix, panel, scratch[worker]); !packed.ok()) {
         absl::MutexLock lock(&mutex);
-        status.Update(read);
-        return;
+        status.Update(packed);
       }
-      cpu::PackRows(matrix, first, count, out);
     });
     BATON_RETURN_IF_ERROR(status);
     for (const TensorView* part : parts) Advance(part->data.size());
@@ -76,39 +72,6 @@ class Packer {
   }
 
  private:
-  DType FormatOf(const std::vector<const TensorView*>& parts) const {
-    switch (format_) {
-      case WeightsFormat::kF32:
-        return DType::kF32;
-      case WeightsFormat::kBF16:
-        return DType::kBF16;
-      case WeightsFormat::kF16:
-        return DType::kF16;
-      case WeightsFormat::kAuto:
-        break;
-    }
-    const DType first = parts[0]->dtype;
-    const bool equal =
-        std::all_of(parts.begin(), parts.end(), [&](const TensorView* part) { return part->dtype == first; });
-    return equal && (first == DType::kF16 || first == DType::kBF16) ? first : DType::kF32;
-  }
-
-  static absl::Status ReadConcatenated(const std::vector<const TensorView*>& parts, int64_t first, int64_t count,
-                                       float* out) {
-    for (const TensorView* part : parts) {
-      const auto rows = static_cast<int64_t>(part->rows);
-      const int64_t here = std::min(count, rows - first);
-      if (here > 0) {
-        BATON_RETURN_IF_ERROR(ReadRows(*part, static_cast<uint64_t>(first), static_cast<uint64_t>(here), out));
-        out += here * static_cast<int64_t>(part->cols);
-        first += here;
-        count -= here;
-      }
-      first -= rows;
-    }
-    return absl::OkStatus();
-  }
-
   void Advance(uint64_t bytes) {
     done_ += bytes;
     if (progress_) progress_(done_, total_);
@@ -163,14 +126,14 @@ absl::Status Pack(const model::Model& model, WeightsFormat format, int threads, 
   out.identity = HashText(WeightsFormatName(format), HashText(model.weights_format, model.weights_identity));
   out.layers.resize(model.layers.size());
   Packer packer(format, threads, TotalBytes(model), progress, out);
-  BATON_ASSIGN_OR_RETURN(out.embedding, packer.Matrix({&model.embedding}));
+  BATON_ASSIGN_OR_RETURN(out.embedding, packer.Matrix({&model.embedding}, true));
   for (size_t i = 0; i < model.layers.size(); ++i) {
     BATON_RETURN_IF_ERROR(PackLayer(model.layers[i], packer, out.layers[i]));
   }
   BATON_ASSIGN_OR_RETURN(out.final_norm, packer.Vector({&model.final_norm}));
   out.lm_head = out.embedding;
   if (!model.config.tied_head) {
-    BATON_ASSIGN_OR_RETURN(out.lm_head, packer.Matrix({&model.lm_head}));
+    BATON_ASSIGN_OR_RETURN(out.lm_head, packer.Matrix({&model.lm_head}, true));
   }
   return model.CheckFilesUnchanged();
 }
@@ -187,6 +150,10 @@ std::string_view WeightsFormatName(WeightsFormat format) {
       return "bf16";
     case WeightsFormat::kF16:
       return "f16";
+    case WeightsFormat::kInt8:
+      return "int8";
+    case WeightsFormat::kInt4:
+      return "int4";
   }
   return "unknown";
 }

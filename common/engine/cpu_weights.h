@@ -16,10 +16,13 @@
 
 namespace baton {
 
-// How matrices are stored; sums are f32 always. kAuto keeps f32, f16 and bf16 as they are in the file and stores
-// quantised ones as f32, the only format that holds their values without rounding (8 times the file's size for 4-bit
-// ones; choose f16 where that is too much).
-enum class WeightsFormat : uint8_t { kAuto, kF32, kBF16, kF16 };
+// How matrices are stored. kAuto keeps what the file has: f32, f16, bf16, and quantised matrices quantised, never wider
+// (panel_packing.h has the table). kInt8 and kInt4 also quantise what is not; kInt4 keeps the embedding and the head at
+// 8 bits unless the file has fewer. Sums are exact integers within groups of 32 inputs of quantised matrices, f32
+// otherwise.
+enum class WeightsFormat : uint8_t { kAuto, kF32, kBF16, kF16, kInt8, kInt4 };
+inline constexpr WeightsFormat kWeightsFormats[] = {WeightsFormat::kAuto, WeightsFormat::kF32,  WeightsFormat::kBF16,
+                                                    WeightsFormat::kF16,  WeightsFormat::kInt8, WeightsFormat::kInt4};
 std::string_view WeightsFormatName(WeightsFormat format);
 
 struct CpuLayerWeights {

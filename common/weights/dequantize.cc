@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "common/weights/q4_k_scales.h"
+
 namespace baton::weights {
 namespace {
 
@@ -32,25 +34,13 @@ void BlockQ4_1(const uint8_t* in, float* out) {
   }
 }
 
-// Eight 6-bit scales and eight 6-bit minimums in 12 bytes: 0-3 in the low 6 bits of bytes 0-3 and 4-7; 4-7 have their
-// low halves in bytes 8-11 and their upper two bits on top of bytes 0-7.
-void UnpackScales(const uint8_t* in, int index, float* scale, float* minimum) {
-  if (index < 4) {
-    *scale = static_cast<float>(in[index] & 63);
-    *minimum = static_cast<float>(in[index + 4] & 63);
-  } else {
-    *scale = static_cast<float>((in[index + 4] & 15) | ((in[index - 4] >> 6) << 4));
-    *minimum = static_cast<float>((in[index + 4] >> 4) | ((in[index] >> 6) << 4));
-  }
-}
-
 // [scale f16][minimum f16][12 packed scales][128 bytes of nibbles]: 8 groups of 32; a run of 32 bytes holds group 2n in
 // its low halves and 2n + 1 in its high halves.
 void BlockQ4_K(const uint8_t* in, float* out) {
   const float block_scale = LoadF16(in), block_minimum = LoadF16(in + 2);
   for (int group = 0; group < 8; ++group) {
     float scale, minimum;
-    UnpackScales(in + 4, group, &scale, &minimum);
+    UnpackQ4_KScales(in + 4, group, &scale, &minimum);
     scale *= block_scale;
     minimum *= block_minimum;
     const uint8_t* quants = in + 16 + group / 2 * 32;
@@ -67,7 +57,7 @@ void BlockQ5_K(const uint8_t* in, float* out) {
   const uint8_t* high = in + 16;
   for (int group = 0; group < 8; ++group) {
     float scale, minimum;
-    UnpackScales(in + 4, group, &scale, &minimum);
+    UnpackQ4_KScales(in + 4, group, &scale, &minimum);
     scale *= block_scale;
     minimum *= block_minimum;
     const uint8_t* quants = in + 48 + group / 2 * 32;

@@ -14,10 +14,10 @@ namespace {
 constexpr double kGiB = 1024.0 * 1024 * 1024;
 
 absl::StatusOr<WeightsFormat> ParseWeightsFormat(const std::string& name) {
-  for (WeightsFormat format : {WeightsFormat::kAuto, WeightsFormat::kF32, WeightsFormat::kBF16, WeightsFormat::kF16}) {
+  for (const WeightsFormat format : kWeightsFormats) {
     if (name == WeightsFormatName(format)) return format;
   }
-  return InvalidArgument("--weights is '%s', must be auto, f32, bf16 or f16", name);
+  return InvalidArgument("--weights is '%s', must be auto, f32, bf16, f16, int8 or int4", name);
 }
 
 DType KvDType(const std::string& name, DType weights) {

@@ -1,6 +1,6 @@
 // Prefill and decode rate of the CPU runner on the shape of Qwen2.5-0.5B with random weights.
-//   cpu_runner_bench [--threads N] [--prompt 512] [--tokens 64] [--batch 1] [--weights auto|f32|bf16|f16] [--model
-//   PATH]
+//   cpu_runner_bench [--threads N] [--prompt 512] [--tokens 64] [--batch 1]
+//     [--weights auto|f32|bf16|f16|int8|int4] [--model PATH]
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -97,10 +97,10 @@ absl::Status Bench(const BenchOptions& options) {
 int main(int argc, char** argv) {
   baton::KeepToSimdTargetOfEnvironment();
   baton::BenchOptions options;
-  const std::map<std::string, baton::WeightsFormat> formats = {{"auto", baton::WeightsFormat::kAuto},
-                                                               {"f32", baton::WeightsFormat::kF32},
-                                                               {"bf16", baton::WeightsFormat::kBF16},
-                                                               {"f16", baton::WeightsFormat::kF16}};
+  std::map<std::string, baton::WeightsFormat> formats;
+  for (const baton::WeightsFormat format : baton::kWeightsFormats) {
+    formats[std::string(baton::WeightsFormatName(format))] = format;
+  }
   CLI::App app("CPU runner benchmark");
   app.add_option("--threads", options.threads);
   app.add_option("--prompt", options.prompt)->check(CLI::PositiveNumber);

@@ -157,7 +157,8 @@ TEST_P(GoldenGguf, MDL_11_LogitsEqualThoseOfTheSafetensorsCheckpoint) {
 INSTANTIATE_TEST_SUITE_P(All, GoldenGguf, testing::Values("qwen2", "llama-multi-query", "llama3"), TestName);
 
 TEST(GoldenQuantised, Q8LogitsAreThoseOfTheDequantisedWeights) {
-  RunnerHarness harness(PackOrDie(*LoadOrDie(GoldenPath("models/llama3.q8_0.gguf"))), DType::kF32, 16);
+  RunnerHarness harness(PackOrDie(*LoadOrDie(GoldenPath("models/llama3.q8_0.gguf")), WeightsFormat::kF32), DType::kF32,
+                        16);
   const Json expected = ReadJson(GoldenPath("models/llama3/expected.json"));
   for (size_t i = 0; i < expected["cases"].size(); ++i) {
     RunnerHarness::Sequence sequence;
@@ -172,7 +173,7 @@ TEST(GoldenQuantised, Q8LogitsAreThoseOfTheDequantisedWeights) {
 TEST(GoldenSmolLm2, GreedyTokensAreThoseOfTransformersOnTheDequantisedWeights) {
   const char* path = std::getenv("BATON_SMOLLM2_GGUF");
   if (path == nullptr) GTEST_SKIP() << "BATON_SMOLLM2_GGUF is not set";
-  RunnerHarness harness(PackOrDie(*LoadOrDie(path)), DType::kF32, 64);
+  RunnerHarness harness(PackOrDie(*LoadOrDie(path), WeightsFormat::kF32), DType::kF32, 64);
   const Json expected = ReadJson(GoldenPath("smollm2.json"));
   for (const Json& test : expected["cases"]) {
     auto context = test["prompt_ids"].get<std::vector<TokenId>>();

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -26,9 +27,11 @@ std::vector<TokenId> RandomTokens(size_t count, uint32_t seed, uint32_t vocab = 
 }
 
 std::shared_ptr<const CpuWeights> TinyWeights(const std::string& architecture = "Qwen2ForCausalLM",
-                                              DType dtype = DType::kBF16) {
-  return PackOrDie(*fakes::MakeRandomModel(fakes::TinyConfig(architecture), 1, dtype));
+                                              WeightsFormat format = WeightsFormat::kAuto) {
+  return PackOrDie(*fakes::MakeRandomModel(fakes::TinyConfig(architecture), 1, DType::kBF16), format);
 }
+
+constexpr WeightsFormat kWordAndByteFormats[] = {WeightsFormat::kBF16, WeightsFormat::kInt8, WeightsFormat::kInt4};
 
 void ExpectSame(const std::vector<float>& actual, const std::vector<float>& expected) {
   ASSERT_EQ(actual.size(), expected.size());
@@ -46,9 +49,12 @@ std::vector<std::vector<float>> RunAlone(const std::shared_ptr<const CpuWeights>
 }
 
 TEST(CpuRunner, AnyChunkingGivesTheSameBits) {
-  for (const char* architecture : {"Qwen2ForCausalLM", "Qwen3ForCausalLM"}) {
+  for (const auto& [architecture, format] : {std::pair{"Qwen2ForCausalLM", WeightsFormat::kBF16},
+                                             {"Qwen3ForCausalLM", WeightsFormat::kBF16},
+                                             {"Qwen2ForCausalLM", WeightsFormat::kInt8},
+                                             {"Qwen3ForCausalLM", WeightsFormat::kInt4}}) {
     for (const DType kv_dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
-      const auto weights = TinyWeights(architecture);
+      const auto weights = TinyWeights(architecture, format);
       const std::vector<TokenId> prompt = RandomTokens(150, 1);
       const std::vector<float> whole = RunAlone(weights, kv_dtype, prompt, {})[0];
       RunnerHarness harness(weights, kv_dtype, 32);
@@ -62,8 +68,12 @@ TEST(CpuRunner, AnyChunkingGivesTheSameBits) {
   }
 }
 
-TEST(CpuRunner, NeighboursInTheBatchChangeNoBit) {
-  const auto weights = TinyWeights();
+class CpuRunnerFormat : public testing::TestWithParam<WeightsFormat> {};
+INSTANTIATE_TEST_SUITE_P(Formats, CpuRunnerFormat, testing::ValuesIn(kWordAndByteFormats),
+                         [](const auto& info) { return std::string(WeightsFormatName(info.param)); });
+
+TEST_P(CpuRunnerFormat, NeighboursInTheBatchChangeNoBit) {
+  const auto weights = TinyWeights("Qwen2ForCausalLM", GetParam());
   constexpr size_t kSequences = 17;
   std::vector<std::vector<TokenId>> prompts, answers;
   std::vector<std::vector<std::vector<float>>> alone;
@@ -95,7 +105,7 @@ TEST(CpuRunner, NeighboursInTheBatchChangeNoBit) {
 }
 
 TEST(CpuRunner, EverySimdTargetAndWeightsFormatGivesTheSameBits) {
-  for (const WeightsFormat format : {WeightsFormat::kF32, WeightsFormat::kBF16, WeightsFormat::kF16}) {
+  for (const WeightsFormat format : kWeightsFormats) {
     const auto weights = PackOrDie(*fakes::MakeRandomModel(fakes::TinyConfig(), 3, DType::kF32), format);
     const std::vector<TokenId> prompt = RandomTokens(40, 2), answer = RandomTokens(3, 3);
     const auto expected = RunAlone(weights, DType::kF16, prompt, answer);
@@ -106,8 +116,8 @@ TEST(CpuRunner, EverySimdTargetAndWeightsFormatGivesTheSameBits) {
   }
 }
 
-TEST(CpuRunner, KvBlocksAreTheSameBytesHoweverThePromptWasRun) {
-  const auto weights = TinyWeights();
+TEST_P(CpuRunnerFormat, KvBlocksAreTheSameBytesHoweverThePromptWasRun) {
+  const auto weights = TinyWeights("Qwen2ForCausalLM", GetParam());
   const std::vector<TokenId> prompt = RandomTokens(48, 4);
   RunnerHarness whole(weights, DType::kBF16, 8), pieces(weights, DType::kBF16, 8);
   Sequence a, b;
@@ -118,8 +128,8 @@ TEST(CpuRunner, KvBlocksAreTheSameBytesHoweverThePromptWasRun) {
   }
 }
 
-TEST(CpuRunner, ASequenceRunsOnBlocksThatWereMovedFromAnotherPool) {
-  const auto weights = TinyWeights();
+TEST_P(CpuRunnerFormat, ASequenceRunsOnBlocksThatWereMovedFromAnotherPool) {
+  const auto weights = TinyWeights("Qwen2ForCausalLM", GetParam());
   const std::vector<TokenId> prompt = RandomTokens(37, 5);
   RunnerHarness prefill(weights, DType::kF16, 4), decode(weights, DType::kF16, 4);
   Sequence from, to;
@@ -198,7 +208,9 @@ TEST(CpuRunner, NumericsHashIsThatOfWeightsAndFormatNotOfThreads) {
   };
   const NumericsHash f32 = hash(PackOrDie(*model), 1);
   EXPECT_EQ(hash(PackOrDie(*model), 2), f32);
-  EXPECT_NE(hash(PackOrDie(*model, WeightsFormat::kF16), 1), f32);
+  std::set<uint64_t> hashes;
+  for (const WeightsFormat format : kWeightsFormats) hashes.insert(hash(PackOrDie(*model, format), 1).value);
+  EXPECT_EQ(hashes.size(), std::size(kWeightsFormats));
   EXPECT_NE(hash(PackOrDie(*fakes::MakeRandomModel(fakes::TinyConfig(), 2, DType::kF32)), 1), f32);
 }
 
