@@ -1,0 +1,56 @@
+#include <cmath>
+
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/primitives.h"
+#include "kernels/cuda/rms_norm.h"
+
+namespace baton::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kWarps = kThreads / kWarp;
+
+// A block is one row; it goes over the row twice, the second time out of the cache.
+template <typename T>
+__global__ void AddRmsNormKernel(float* hidden, const T* delta, const float* bias, const float* weight, float eps,
+                                 int64_t width, T* y) {
+  SharedArena shared;
+  float* warp_sums = shared.Take<float>(kWarps);
+  float* row = hidden + blockIdx.x * width;
+  float sum = 0;
+  for (int64_t i = threadIdx.x; i < width; i += kThreads) {
+    float value = row[i];
+    if (delta != nullptr) {
+      value += ToFloat(delta[blockIdx.x * width + i]);
+      if (bias != nullptr) value += bias[i];
+      row[i] = value;
+    }
+    sum = fmaf(value, value, sum);
+  }
+  sum = WarpSum(sum);
+  if (Lane() == 0) warp_sums[WarpIndex()] = sum;
+  BlockBarrier();
+  sum = 0;
+  for (int warp = 0; warp < kWarps; ++warp) sum += warp_sums[warp];
+  const float factor = 1.0f / sqrtf(sum / static_cast<float>(width) + eps);
+  for (int64_t i = threadIdx.x; i < width; i += kThreads) {
+    y[blockIdx.x * width + i] = FromFloat<T>(row[i] * factor * weight[i]);
+  }
+}
+
+template <typename T>
+Error Run(float* hidden, const void* delta, const float* bias, const float* weight, float eps, int64_t rows,
+          int64_t width, void* y, Stream stream) {
+  return Launch(AddRmsNormKernel<T>,
+                {dim3(static_cast<unsigned>(rows)), dim3(kThreads), SharedBytes<float>(kWarps), stream}, hidden,
+                static_cast<const T*>(delta), bias, weight, eps, width, static_cast<T*>(y));
+}
+
+}  // namespace
+
+Error AddRmsNorm(DType dtype, float* hidden, const void* delta, const float* bias, const float* weight, float eps,
+                 int64_t rows, int64_t width, void* y, Stream stream) {
+  BATON_FOR_NUMBER(dtype, T, Run<T>(hidden, delta, bias, weight, eps, rows, width, y, stream))
+}
+
+}  // namespace baton::cuda

@@ -1,0 +1,301 @@
+// What the host stand-in catches: wrong kernels of every kind must not look right.
+
+#include "tests/fakes/cuda/stand_in.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <numeric>
+#include <thread>
+
+#include "common/device/graph.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/primitives.h"
+#include "tests/kernels/cuda/cuda_fixture.h"
+
+namespace baton {
+namespace {
+
+using cuda::Lane;
+using cuda::Launch;
+using cuda::SharedArena;
+using cuda::SharedBytes;
+using testing::HasSubstr;
+
+class StandIn : public CudaTest {
+ protected:
+  void TearDown() override {
+    stand_in::SetOrder(std::nullopt);
+    EXPECT_EQ(stand_in::TakeKernelError(), "");
+  }
+  std::string ErrorOfKernel() {
+    const absl::Status status = device_stream().Synchronize();
+    EXPECT_THAT(StatusMessage(status), HasSubstr("cudaErrorLaunchFailure"));
+    return stand_in::TakeKernelError();
+  }
+};
+
+// Reverses 64 numbers through shared memory.
+__global__ void Reverse(const int* in, int* out, bool with_barrier) {
+  SharedArena shared;
+  int* numbers = shared.Take<int>(64);
+  const int i = static_cast<int>(threadIdx.x);
+  numbers[i] = in[i];
+  if (with_barrier) cuda::BlockBarrier();
+  out[i] = numbers[63 - i];
+}
+
+// Rotates by one, several times, in place: a barrier is needed between reading and writing, too.
+__global__ void Rotate(int* numbers, int rounds, bool with_second_barrier) {
+  const int i = static_cast<int>(threadIdx.x);
+  for (int round = 0; round < rounds; ++round) {
+    const int next = numbers[(i + 1) % 64];
+    if (with_second_barrier) cuda::BlockBarrier();
+    numbers[i] = next;
+    cuda::BlockBarrier();
+  }
+}
+
+TEST_F(StandIn, AMissingBarrierShowsInShuffledOrders) {
+  std::vector<int> in(64), reversed(64);
+  std::iota(in.begin(), in.end(), 0);
+  std::iota(reversed.rbegin(), reversed.rend(), 0);
+  const int* numbers = ToDevice(in);
+  for (uint64_t seed = 0; seed < 8; ++seed) {
+    stand_in::SetOrder(seed);
+    for (const bool with_barrier : {true, false}) {
+      int* out = NewDevice<int>(64);
+      Expect(Launch(Reverse, {dim3(1), dim3(64), SharedBytes<int>(64), stream()}, numbers, out, with_barrier));
+      EXPECT_EQ(ToHost(out, 64) == reversed, with_barrier) << seed;
+    }
+  }
+}
+
+TEST_F(StandIn, AMissingBarrierBetweenReadingAndWritingShows) {
+  std::vector<int> in(64);
+  std::iota(in.begin(), in.end(), 0);
+  std::vector<int> rotated = in;
+  std::rotate(rotated.begin(), rotated.begin() + 5, rotated.end());
+  for (uint64_t seed = 0; seed < 8; ++seed) {
+    stand_in::SetOrder(seed);
+    for (const bool with_barrier : {true, false}) {
+      int* numbers = ToDevice(in);
+      Expect(Launch(Rotate, {dim3(1), dim3(64), 0, stream()}, numbers, 5, with_barrier));
+      EXPECT_EQ(ToHost(numbers, 64) == rotated, with_barrier) << seed;
+    }
+  }
+}
+
+__global__ void LeaveEarly(int leaver) {
+  if (static_cast<int>(threadIdx.x) == leaver) return;
+  cuda::BlockBarrier();
+}
+
+TEST_F(StandIn, AThreadThatEndsWhileOthersWaitIsAnError) {
+  for (const int leaver : {0, 40, 63}) {
+    Expect(Launch(LeaveEarly, {dim3(2), dim3(64), 0, stream()}, leaver));
+    EXPECT_THAT(ErrorOfKernel(), testing::AnyOf(HasSubstr("ended while"), HasSubstr("have ended")));
+  }
+}
+
+__global__ void TwoBarriers() {
+  if (threadIdx.x < 32) {
+    cuda::BlockBarrier();
+  } else {
+    cuda::BlockBarrier();
+  }
+}
+
+TEST_F(StandIn, WaitingAtDifferentBarriersIsAnError) {
+  Expect(Launch(TwoBarriers, {dim3(1), dim3(64), 0, stream()}));
+  EXPECT_THAT(ErrorOfKernel(), HasSubstr("others in line"));
+}
+
+__global__ void HalfAWarp(int* out) {
+  if (Lane() < 16) out[Lane()] = cuda::ShuffleXor(Lane(), 1);
+}
+
+__global__ void LanesAtTheBlockBarrier() {
+  if (Lane() < 16) {
+    cuda::WarpBarrier();
+  } else {
+    cuda::BlockBarrier();
+  }
+}
+
+TEST_F(StandIn, AWarpWithoutAllItsLanesIsAnError) {
+  Expect(Launch(HalfAWarp, {dim3(1), dim3(32), 0, stream()}, NewDevice<int>(32)));
+  EXPECT_THAT(ErrorOfKernel(), HasSubstr("warp"));
+  Expect(Launch(LanesAtTheBlockBarrier, {dim3(1), dim3(32), 0, stream()}));
+  EXPECT_THAT(ErrorOfKernel(), HasSubstr("waits for ever"));
+}
+
+TEST_F(StandIn, KernelsRunAgainAfterAnError) {
+  Expect(Launch(LeaveEarly, {dim3(1), dim3(64), 0, stream()}, 1));
+  ErrorOfKernel();
+  Expect(Launch(LeaveEarly, {dim3(1), dim3(64), 0, stream()}, -1));
+  EXPECT_TRUE(device_stream().Synchronize().ok());
+}
+
+__global__ void TakeTooMuch() {
+  SharedArena shared;
+  shared.Take<int>(64)[threadIdx.x] = 0;
+}
+
+TEST_F(StandIn, SharedMemoryBeyondWhatTheLaunchAskedForIsAnError) {
+  Expect(Launch(TakeTooMuch, {dim3(1), dim3(64), 255, stream()}));
+  EXPECT_THAT(ErrorOfKernel(), HasSubstr("takes 256 bytes of shared memory, the launch asked for 255"));
+}
+
+TEST_F(StandIn, BlocksOfOddSizesAreErrors) {
+  for (const unsigned threads : {0u, 33u, 1056u}) {
+    Expect(Launch(LeaveEarly, {dim3(1), dim3(threads), 0, stream()}, -1));
+    EXPECT_THAT(ErrorOfKernel(), HasSubstr("whole warps"));
+  }
+}
+
+__global__ void ReadWithoutWaiting(const int* in, int* out, bool wait) {
+  SharedArena shared;
+  int* numbers = shared.Take<int>(128);
+  cuda::CopyAsync16(numbers + 4 * Lane(), in + 4 * Lane(), true);
+  cuda::CommitCopies();
+  if (wait) cuda::WaitCopies<0>();
+  for (int i = 0; i < 4; ++i) out[4 * Lane() + i] = numbers[4 * Lane() + i];
+}
+
+TEST_F(StandIn, AnAsynchronousCopyIsNotThereBeforeItIsWaitedFor) {
+  std::vector<int> in(128);
+  std::iota(in.begin(), in.end(), 0);
+  for (const bool wait : {true, false}) {
+    int* out = NewDevice<int>(128);
+    Expect(Launch(ReadWithoutWaiting, {dim3(1), dim3(32), SharedBytes<int>(128), stream()}, ToDevice(in), out, wait));
+    EXPECT_EQ(ToHost(out, 128) == in, wait);
+  }
+}
+
+__global__ void Overrun(int* global, int global_index, int shared_index) {
+  SharedArena shared;
+  int* first = shared.Take<int>(10);
+  int* second = shared.Take<int>(10);
+  second[0] = 0;
+  first[shared_index] = 1;
+  global[global_index] = first[shared_index];
+}
+
+TEST_F(StandIn, AddressSanitizerSeesAccessesBeyondArrays) {
+  int* global = NewDevice<int>(10);
+  const auto run = [&](int global_index, int shared_index) {
+    Expect(
+        Launch(Overrun, {dim3(1), dim3(32), 2 * SharedBytes<int>(10), stream()}, global, global_index, shared_index));
+    return device_stream().Synchronize();
+  };
+  EXPECT_TRUE(run(9, 9).ok());
+#if defined(__SANITIZE_ADDRESS__)
+  EXPECT_DEATH(run(10, 9).IgnoreError(), "heap-buffer-overflow");
+  EXPECT_DEATH(run(9, 10).IgnoreError(), "heap-buffer-overflow");
+#else
+  GTEST_SKIP() << "needs AddressSanitizer";
+#endif
+}
+
+__global__ void Increment(int* number) {
+  if (threadIdx.x == 0) *number += 1;
+}
+
+TEST_F(StandIn, WorkRunsWhenItIsWaitedFor) {
+  int* number = ToDevice(std::vector<int>{0});
+  ASSERT_TRUE(device_stream().Synchronize().ok());
+  const uint64_t before = stand_in::KernelsRun();
+  Expect(Launch(Increment, {dim3(1), dim3(32), 0, stream()}, number));
+  EXPECT_EQ(stand_in::KernelsRun(), before);
+  EXPECT_EQ(ToHost(number, 1)[0], 1);
+  EXPECT_EQ(stand_in::KernelsRun(), before + 1);
+}
+
+TEST_F(StandIn, AStreamSeesAnothersWorkOnlyAfterItsEvent) {
+  for (const bool wait : {true, false}) {
+    auto other = device::Stream::Create();
+    auto event = device::Event::Create();
+    ASSERT_TRUE(other.ok() && event.ok());
+    int* number = ToDevice(std::vector<int>{0});
+    ASSERT_TRUE(device_stream().Synchronize().ok());
+    Expect(Launch(Increment, {dim3(1), dim3(32), 0, other->get()}, number));
+    ASSERT_TRUE(other->Record(*event).ok());
+    if (wait) {
+      ASSERT_TRUE(device_stream().WaitFor(*event).ok());
+    }
+    EXPECT_EQ(ToHost(number, 1)[0], wait ? 1 : 0);
+    ASSERT_TRUE(event->Wait().ok());
+    EXPECT_EQ(ToHost(number, 1)[0], 1);
+    const auto reached = event->Reached();
+    ASSERT_TRUE(reached.ok());
+    EXPECT_TRUE(*reached);
+  }
+}
+
+TEST_F(StandIn, APinnedSourceIsReadWhenTheStreamGetsThere) {
+  auto pinned = device::Memory::Allocate(device::MemoryKind::kPinned, sizeof(int));
+  ASSERT_TRUE(pinned.ok());
+  int pageable = 1;
+  *pinned->as<int>() = 1;
+  int* numbers = NewDevice<int>(2);
+  ASSERT_TRUE(device_stream().Copy(numbers, pinned->data(), sizeof(int)).ok());
+  ASSERT_TRUE(device_stream().Copy(numbers + 1, &pageable, sizeof(int)).ok());
+  *pinned->as<int>() = pageable = 2;
+  EXPECT_EQ(ToHost(numbers, 2), (std::vector<int>{2, 1}));
+}
+
+TEST_F(StandIn, AGraphReplaysWhatWasRecorded) {
+  int* number = ToDevice(std::vector<int>{0});
+  auto graph = device::Graph::Record(device_stream(), [&] {
+    for (int i = 0; i < 3; ++i) Expect(Launch(Increment, {dim3(1), dim3(32), 0, stream()}, number));
+    return absl::OkStatus();
+  });
+  ASSERT_TRUE(graph.ok()) << StatusMessage(graph.status());
+  EXPECT_EQ(ToHost(number, 1)[0], 0);
+  const uint64_t before = stand_in::GraphsLaunched();
+  ASSERT_TRUE(graph->Launch(device_stream()).ok());
+  ASSERT_TRUE(graph->Launch(device_stream()).ok());
+  EXPECT_EQ(ToHost(number, 1)[0], 6);
+  EXPECT_EQ(stand_in::GraphsLaunched(), before + 2);
+}
+
+TEST_F(StandIn, AllocatingOrWaitingWhileRecordingFails) {
+  const auto allocates = device::Graph::Record(
+      device_stream(), [] { return device::Memory::Allocate(device::MemoryKind::kDevice, 16).status(); });
+  EXPECT_THAT(StatusMessage(allocates.status()), HasSubstr("cudaErrorStreamCaptureUnsupported"));
+  const auto waits = device::Graph::Record(device_stream(), [&] { return device_stream().Synchronize(); });
+  EXPECT_THAT(StatusMessage(waits.status()), HasSubstr("cudaErrorStreamCaptureUnsupported"));
+  EXPECT_TRUE(device_stream().Synchronize().ok());
+}
+
+TEST_F(StandIn, MemoryThatIsNotThereIsRefusedWithNumbers) {
+  stand_in::SetDeviceBytes(1000);
+  const auto memory = device::Memory::Allocate(device::MemoryKind::kDevice, 1001);
+  stand_in::SetDeviceBytes(uint64_t{1} << 30);
+  ASSERT_EQ(memory.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(StatusMessage(memory.status()), HasSubstr("no 1001 bytes of device memory; 1000 of 1000 are free"));
+}
+
+TEST_F(StandIn, EveryThreadOfTheHostMayLaunch) {
+  int* numbers = ToDevice(std::vector<int>(4, 0));
+  ASSERT_TRUE(device_stream().Synchronize().ok());
+  std::vector<std::thread> threads;
+  std::atomic<int> failures = 0;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&failures, number = numbers + i] {
+      auto own = device::Stream::Create();
+      for (int round = 0; round < 50; ++round) {
+        if (Launch(Increment, {dim3(1), dim3(64), 0, own->get()}, number) != cuda::Error::kNone) ++failures;
+        if (!own->Synchronize().ok()) ++failures;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(failures, 0);
+  EXPECT_EQ(ToHost(numbers, 4), std::vector<int>(4, 50));
+}
+
+}  // namespace
+}  // namespace baton
