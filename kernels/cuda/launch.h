@@ -42,6 +42,6 @@ Error Launch(void (*kernel)(Parameters...), const LaunchShape& shape, const Argu
 #endif
 }
 
-inline unsigned CeilDiv(int64_t a, int64_t b) { return static_cast<unsigned>((a + b - 1) / b); }
+constexpr unsigned CeilDiv(int64_t a, int64_t b) { return static_cast<unsigned>((a + b - 1) / b); }
 
 }  // namespace baton::cuda

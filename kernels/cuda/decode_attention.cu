@@ -1,0 +1,259 @@
+#include <cmath>
+
+#include "kernels/cuda/decode_attention.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/primitives.h"
+
+namespace baton::cuda {
+namespace {
+
+constexpr int kWarps = 4;
+constexpr int kThreads = kWarps * kWarp;
+constexpr int kEach = 8;   // elements of head_dim a lane holds
+constexpr int kBatch = 4;  // positions a lane has under way at once
+constexpr float kLog2E = 1.44269504f;
+constexpr float kNothing = -INFINITY;
+
+struct Arguments {
+  PagedKv kv;
+  PagedRows rows;
+  int heads, group, passes;  // query heads of a kv head, and how many times a block's group goes into them
+  int window;
+  float scale;  // of scores in powers of two
+  int splits;
+  int64_t q_stride;
+  const void* queries;
+  float* maxima;  // [rows, heads, splits]
+  float* totals;  // [rows, heads, splits]
+  float* sums;    // [rows, heads, splits, head_dim]
+};
+
+// The positions [begin, end) that a row sees.
+struct Seen {
+  int begin, end;
+};
+__device__ __forceinline__ Seen SeenBy(const Arguments& a, int64_t row) {
+  const int position = a.rows.positions[row];
+  const int begin = a.window == 0 ? 0 : position - a.window + 1;
+  return {begin > 0 ? begin : 0, position + 1};
+}
+
+template <typename T>
+struct Raw {
+  Pack<T, sizeof(T) == 4 ? 4 : 8> parts[sizeof(T) == 4 ? 2 : 1];
+};
+template <typename T>
+__device__ __forceinline__ void Widen(const Raw<T>& raw, float (&values)[kEach]) {
+  constexpr int kInPart = sizeof(T) == 4 ? 4 : 8;
+  BATON_UNROLL
+  for (int i = 0; i < kEach; ++i) values[i] = ToFloat(raw.parts[i / kInPart].values[i % kInPart]);
+}
+
+// 2^(a - b) where b >= a may be -infinity, too.
+__device__ __forceinline__ float Fade(float a, float b) { return b == kNothing ? 0.0f : Exp2(a - b); }
+
+// A block: one split, one kv head (one pass over kGroup of its query heads), one row. `lanes` neighbours share a
+// position: each holds kEach elements of its key and value, those beyond head_dim are idle.
+template <typename T, int kGroup>
+__global__ void __launch_bounds__(kThreads, kGroup == 8 ? 2 : 3) DecodeKernel(Arguments a, int lanes) {
+  const int64_t row = blockIdx.z;
+  if (a.rows.positions[row] < 0) return;
+  const Seen seen = SeenBy(a, row);
+  const int first = static_cast<int>(blockIdx.x) * static_cast<int>(kAttentionSplit);
+  const int last =
+      first + static_cast<int>(kAttentionSplit) < seen.end ? first + static_cast<int>(kAttentionSplit) : seen.end;
+  if (first >= seen.end || last <= seen.begin) return;
+  const int kv_head = static_cast<int>(blockIdx.y) / a.passes;
+  const int first_in_group = static_cast<int>(blockIdx.y) % a.passes * kGroup;
+  const int group = a.group - first_in_group < kGroup ? a.group - first_in_group : kGroup;
+  const int head_dim = a.kv.head_dim;
+  const int lane = Lane(), thread = static_cast<int>(threadIdx.x);
+
+  SharedArena shared;
+  float* queries = shared.Take<float>(kGroup * head_dim);        // [group][head_dim], scaled
+  float* parts = shared.Take<float>(kThreads * kGroup * kEach);  // [warp and lane][group][kEach]
+  float* part_maxima = shared.Take<float>(kThreads * kGroup);    // [warp and lane][group]
+  float* part_totals = shared.Take<float>(kThreads * kGroup);
+  const int first_head = kv_head * a.group + first_in_group;
+  const T* from = static_cast<const T*>(a.queries) + row * a.q_stride + int64_t{first_head} * head_dim;
+  for (int i = thread; i < kGroup * head_dim; i += kThreads) {
+    queries[i] = i < group * head_dim ? ToFloat(from[i]) * a.scale : 0.0f;
+  }
+  BlockBarrier();
+
+  const int element = lane % lanes * kEach;
+  const bool holds = element < head_dim;
+  const int at_once = kWarp / lanes;  // positions of a warp
+  const BlockId* table = a.rows.block_tables + int64_t{a.rows.sequences[row]} * a.rows.table_stride;
+  float maxima[kGroup], totals[kGroup], sums[kGroup][kEach];
+  BATON_UNROLL
+  for (int g = 0; g < kGroup; ++g) {
+    maxima[g] = kNothing;
+    totals[g] = 0;
+    BATON_UNROLL
+    for (int e = 0; e < kEach; ++e) sums[g][e] = 0;
+  }
+  for (int base = first + WarpIndex() * at_once * kBatch; base < last; base += kWarps * at_once * kBatch) {
+    Raw<T> keys[kBatch], values[kBatch];
+    bool valid[kBatch];
+    BATON_UNROLL
+    for (int j = 0; j < kBatch; ++j) {
+      const int position = base + j * at_once + lane / lanes;
+      valid[j] = position >= seen.begin && position < last;
+      keys[j] = values[j] = Raw<T>{};
+      if (!valid[j] || !holds) continue;
+      const int64_t offset = int64_t{table[position / a.kv.block_size]} * a.kv.block_stride +
+                             (int64_t{kv_head} * a.kv.block_size + position % a.kv.block_size) * head_dim + element;
+      keys[j] = *reinterpret_cast<const Raw<T>*>(static_cast<const T*>(a.kv.keys) + offset);
+      values[j] = *reinterpret_cast<const Raw<T>*>(static_cast<const T*>(a.kv.values) + offset);
+    }
+    float weights[kGroup][kBatch];
+    BATON_UNROLL
+    for (int j = 0; j < kBatch; ++j) {
+      float key[kEach];
+      Widen(keys[j], key);
+      BATON_UNROLL
+      for (int g = 0; g < kGroup; ++g) {
+        float score = 0;
+        if (holds) {
+          BATON_UNROLL
+          for (int e = 0; e < kEach; ++e) score = fmaf(queries[g * head_dim + element + e], key[e], score);
+        }
+        for (int mask = lanes / 2; mask > 0; mask /= 2) score += ShuffleXor(score, mask);
+        weights[g][j] = valid[j] ? score : kNothing;
+      }
+    }
+    BATON_UNROLL
+    for (int g = 0; g < kGroup; ++g) {
+      float maximum = maxima[g];
+      BATON_UNROLL
+      for (int j = 0; j < kBatch; ++j) maximum = fmaxf(maximum, weights[g][j]);
+      const float fade = Fade(maxima[g], maximum);
+      float total = 0;
+      BATON_UNROLL
+      for (int j = 0; j < kBatch; ++j) {
+        weights[g][j] = Fade(weights[g][j], maximum);
+        total += weights[g][j];
+      }
+      maxima[g] = maximum;
+      totals[g] = fmaf(totals[g], fade, total);
+      BATON_UNROLL
+      for (int e = 0; e < kEach; ++e) sums[g][e] *= fade;
+    }
+    BATON_UNROLL
+    for (int j = 0; j < kBatch; ++j) {
+      float value[kEach];
+      Widen(values[j], value);
+      BATON_UNROLL
+      for (int g = 0; g < kGroup; ++g) {
+        BATON_UNROLL
+        for (int e = 0; e < kEach; ++e) sums[g][e] = fmaf(weights[g][j], value[e], sums[g][e]);
+      }
+    }
+  }
+
+  BATON_UNROLL
+  for (int g = 0; g < kGroup; ++g) {
+    part_maxima[thread * kGroup + g] = maxima[g];
+    part_totals[thread * kGroup + g] = totals[g];
+    BATON_UNROLL
+    for (int e = 0; e < kEach; ++e) parts[(thread * kGroup + g) * kEach + e] = sums[g][e];
+  }
+  BlockBarrier();
+  // Lanes that shared a position hold different elements; those `lanes` apart hold other positions.
+  for (int i = thread; i < group * head_dim; i += kThreads) {
+    const int g = i / head_dim, e = i % head_dim;
+    float maximum = kNothing, total = 0, sum = 0;
+    for (int part = e / kEach; part < kThreads; part += lanes) maximum = fmaxf(maximum, part_maxima[part * kGroup + g]);
+    for (int part = e / kEach; part < kThreads; part += lanes) {
+      const float fade = Fade(part_maxima[part * kGroup + g], maximum);
+      total = fmaf(part_totals[part * kGroup + g], fade, total);
+      sum = fmaf(parts[(part * kGroup + g) * kEach + e % kEach], fade, sum);
+    }
+    const int64_t split = (row * a.heads + first_head + g) * a.splits + blockIdx.x;
+    a.sums[split * head_dim + e] = sum;
+    if (e == 0) {
+      a.maxima[split] = maximum;
+      a.totals[split] = total;
+    }
+  }
+}
+
+// A block: one head of one row.
+template <typename T>
+__global__ void MergeKernel(Arguments a, T* out) {
+  const int64_t row = blockIdx.y;
+  if (a.rows.positions[row] < 0) return;
+  const Seen seen = SeenBy(a, row);
+  const int begin = seen.begin / static_cast<int>(kAttentionSplit);
+  const int end = static_cast<int>(CeilDiv(seen.end, kAttentionSplit));
+  const int64_t splits = (row * a.heads + blockIdx.x) * a.splits;
+  float maximum = kNothing;
+  for (int split = begin; split < end; ++split) maximum = fmaxf(maximum, a.maxima[splits + split]);
+  for (int e = static_cast<int>(threadIdx.x); e < a.kv.head_dim; e += kThreads) {
+    float total = 0, sum = 0;
+    for (int split = begin; split < end; ++split) {
+      const float fade = Fade(a.maxima[splits + split], maximum);
+      total = fmaf(a.totals[splits + split], fade, total);
+      sum = fmaf(a.sums[(splits + split) * a.kv.head_dim + e], fade, sum);
+    }
+    out[(row * a.heads + blockIdx.x) * a.kv.head_dim + e] = FromFloat<T>(sum / total);
+  }
+}
+
+template <typename T, int kGroup>
+Error RunGroup(Arguments a, int64_t row_count, void* out, Stream stream) {
+  a.passes = static_cast<int>(CeilDiv(a.group, kGroup));
+  int lanes = 1;
+  while (lanes * kEach < a.kv.head_dim) lanes *= 2;
+  const size_t shared = SharedBytes<float>(kGroup * a.kv.head_dim) + SharedBytes<float>(kThreads * kGroup * kEach) +
+                        2 * SharedBytes<float>(kThreads * kGroup);
+  const auto rows = static_cast<unsigned>(row_count);
+  const dim3 grid(static_cast<unsigned>(a.splits), static_cast<unsigned>(a.kv.kv_heads * a.passes), rows);
+  const Error error = Launch(DecodeKernel<T, kGroup>, {grid, dim3(kThreads), shared, stream}, a, lanes);
+  if (error != Error::kNone) return error;
+  return Launch(MergeKernel<T>, {dim3(static_cast<unsigned>(a.heads), rows), dim3(kThreads), 0, stream}, a,
+                static_cast<T*>(out));
+}
+
+template <typename T>
+Error Run(const Arguments& a, int64_t row_count, void* out, Stream stream) {
+  if (a.group == 1) return RunGroup<T, 1>(a, row_count, out, stream);
+  if (a.group <= 4) return RunGroup<T, 4>(a, row_count, out, stream);
+  return RunGroup<T, 8>(a, row_count, out, stream);
+}
+
+int64_t Splits(const DecodeAttentionShape& shape) { return CeilDiv(shape.max_length, kAttentionSplit); }
+
+}  // namespace
+
+uint64_t DecodeAttentionWorkspace(const DecodeAttentionShape& shape, int32_t head_dim, int64_t rows) {
+  return static_cast<uint64_t>(rows * shape.heads * Splits(shape) * (head_dim + 2)) * sizeof(float);
+}
+
+Error DecodeAttention(const DecodeAttentionShape& shape, const PagedKv& kv, const PagedRows& rows, int64_t row_count,
+                      const void* queries, void* out, void* workspace, Stream stream) {
+  if (kv.head_dim % kEach != 0 || kv.head_dim > kWarp * kEach || shape.heads % kv.kv_heads != 0) {
+    return Error::kInvalidValue;
+  }
+  const int64_t splits = Splits(shape);
+  auto* sums = static_cast<float*>(workspace);
+  float* maxima = sums + row_count * shape.heads * splits * kv.head_dim;
+  float* totals = maxima + row_count * shape.heads * splits;
+  const Arguments arguments{.kv = kv,
+                            .rows = rows,
+                            .heads = shape.heads,
+                            .group = shape.heads / kv.kv_heads,
+                            .passes = 1,
+                            .window = shape.window,
+                            .scale = shape.scale * kLog2E,
+                            .splits = static_cast<int>(splits),
+                            .q_stride = shape.q_stride,
+                            .queries = queries,
+                            .maxima = maxima,
+                            .totals = totals,
+                            .sums = sums};
+  BATON_FOR_NUMBER(kv.dtype, T, Run<T>(arguments, row_count, out, stream))
+}
+
+}  // namespace baton::cuda
