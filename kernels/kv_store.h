@@ -1,6 +1,8 @@
 #pragma once
 
-// Rounds keys or values of one token to the pool's format (to nearest even).
+// Rounds keys or values of one token to the pool's format: to nearest even; int8 to whole multiples of the head's
+// scale, which is its largest magnitude / 127 (a head that is not finite gets a NaN scale: nothing is computed from
+// it).
 
 #include <cstdint>
 
@@ -8,25 +10,17 @@
 
 namespace baton::cpu {
 
-// in: [heads, head_dim]. out: slot 0 of the block's first head; heads lie head_stride elements apart.
-inline void StoreKv(DType dtype, const float* in, int64_t heads, int64_t head_dim, int64_t slot, int64_t head_stride,
-                    void* out) {
-  for (int64_t head = 0; head < heads; ++head) {
-    const float* from = in + head * head_dim;
-    const int64_t to = head * head_stride + slot * head_dim;
-    for (int64_t d = 0; d < head_dim; ++d) {
-      switch (dtype) {
-        case DType::kF16:
-          static_cast<uint16_t*>(out)[to + d] = F16FromF32(from[d]);
-          break;
-        case DType::kBF16:
-          static_cast<uint16_t*>(out)[to + d] = BF16FromF32(from[d]);
-          break;
-        default:
-          static_cast<float*>(out)[to + d] = from[d];
-      }
-    }
-  }
-}
+// A kv head's piece of a block (see attention.h) and the token's slot in it.
+struct KvSlot {
+  DType dtype = DType::kF32;  // f32, f16, bf16 or int8
+  int64_t head_dim = 0;       // at most kMaxHeadDim
+  int64_t block_size = 0;
+  int64_t head_stride = 0;  // bytes from a kv head's piece to the next one's
+  int64_t slot = 0;
+};
+
+// in: [heads, head_dim]. piece: the block's first head's piece of keys (or values).
+void StoreKeys(const KvSlot& slot, const float* in, int64_t heads, void* piece);
+void StoreValues(const KvSlot& slot, const float* in, int64_t heads, void* piece);
 
 }  // namespace baton::cpu

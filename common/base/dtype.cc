@@ -22,6 +22,8 @@ std::string_view DTypeName(DType dtype) {
       return "q5_k";
     case DType::kQ6_K:
       return "q6_k";
+    case DType::kI8:
+      return "int8";
   }
   return "unknown";
 }
@@ -46,6 +48,8 @@ DTypeBlock BlockOf(DType dtype) {
       return {256, 176};
     case DType::kQ6_K:
       return {256, 210};
+    case DType::kI8:
+      return {1, 1};
   }
   return {1, 0};
 }

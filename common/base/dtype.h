@@ -9,7 +9,8 @@
 
 namespace baton {
 
-enum class DType : uint8_t { kF32, kF16, kBF16, kQ8_0, kQ4_0, kQ4_1, kQ4_K, kQ5_K, kQ6_K };
+// kI8: whole numbers whose scales lie apart (KV only).
+enum class DType : uint8_t { kF32, kF16, kBF16, kQ8_0, kQ4_0, kQ4_1, kQ4_K, kQ5_K, kQ6_K, kI8 };
 
 // "f32", "bf16", "q4_k", ...
 std::string_view DTypeName(DType dtype);

@@ -18,7 +18,7 @@ namespace baton {
 namespace {
 
 // Raised whenever a change to kernels or runner may change a bit of any result.
-constexpr int kKernelVersion = 2;
+constexpr int kKernelVersion = 3;
 
 AlignedBuffer Floats(uint64_t rows, int64_t width) { return ZeroedFloats(rows * static_cast<uint64_t>(width)); }
 
@@ -27,8 +27,9 @@ absl::Status CheckShapes(const model::ModelConfig& config, const KvLayout& layou
     return InvalidArgument("KV layout has %d layers, %d heads of %d; the model has %d, %d of %d", layout.layers,
                            layout.kv_heads, layout.head_dim, config.layers, config.kv_heads, config.head_dim);
   }
-  if (layout.dtype != DType::kF32 && layout.dtype != DType::kF16 && layout.dtype != DType::kBF16) {
-    return InvalidArgument("KV format %s: the CPU engine stores f32, f16 or bf16", DTypeName(layout.dtype));
+  if (layout.dtype != DType::kF32 && layout.dtype != DType::kF16 && layout.dtype != DType::kBF16 &&
+      layout.dtype != DType::kI8) {
+    return InvalidArgument("KV format %s: the CPU engine stores f32, f16, bf16 or int8", DTypeName(layout.dtype));
   }
   if (config.head_dim > cpu::kMaxHeadDim || config.head_dim % 2 != 0) {
     return InvalidArgument("head_dim is %d, the CPU engine takes even ones up to %d", config.head_dim,
@@ -86,7 +87,7 @@ CpuRunner::CpuRunner(std::shared_ptr<const CpuWeights> weights, const KvLayout& 
       swap_(std::make_unique_for_overwrite<std::byte[]>(options.swap_slots * layout.BytesPerBlock())),
       threads_(options.threads, options.pin_threads),
       linear_(std::max(options.max_step_tokens, options.max_batch), MaxInputs(weights_->config), threads_.threads()),
-      attention_(threads_.threads()) {
+      attention_(threads_.threads(), options.max_batch) {
   const model::ModelConfig& config = weights_->config;
   const uint64_t rows = options.max_step_tokens;
   rows_.resize(rows);
@@ -220,18 +221,18 @@ void CpuRunner::Attend(uint32_t layer, int64_t rows) {
   const model::ModelConfig& config = weights_->config;
   const CpuLayerWeights& weights = weights_->layers[layer];
   const int64_t qkv_stride = cpu::PaddedToPanel(weights.qkv.outputs);
-  const uint64_t element = BlockOf(layout_.dtype).bytes;
   const cpu::AttentionShape shape{.kv_dtype = layout_.dtype,
                                   .heads = config.heads,
                                   .kv_heads = config.kv_heads,
                                   .head_dim = config.head_dim,
                                   .block_size = layout_.block_size,
-                                  .block_stride = static_cast<int64_t>(layout_.ElementOffset(1, 0, 0, 0)),
+                                  .head_stride = static_cast<int64_t>(layout_.HeadBytes()),
+                                  .block_stride = static_cast<int64_t>(layout_.BytesPerBlock()),
                                   .scale = 1.0f / std::sqrt(static_cast<float>(config.head_dim)),
                                   .window = config.windows.empty() ? 0 : config.windows[layer]};
-  cpu::Attention(shape, sequences_, pool_.data() + layout_.ElementOffset(0, layer, 0, 0) * element,
-                 pool_.data() + layout_.ElementOffset(0, layer, 1, 0) * element, qkv_.floats(), qkv_stride,
-                 context_.floats(), config.q_rows(), attention_, threads_);
+  cpu::Attention(shape, sequences_, pool_.data() + layout_.HeadOffset(0, layer, 0, 0),
+                 pool_.data() + layout_.HeadOffset(0, layer, 1, 0), qkv_.floats(), qkv_stride, context_.floats(),
+                 config.q_rows(), attention_, threads_);
   cpu::Linear(weights.o, weights.o_bias, context_.floats(), config.q_rows(), rows, delta_.floats(),
               cpu::PaddedToPanel(config.hidden), linear_, threads_);
 }
@@ -242,8 +243,6 @@ void CpuRunner::RotateAndStore(uint32_t layer, int64_t rows) {
   const int64_t head_dim = config.head_dim;
   const int64_t pairs = head_dim / 2;
   const int64_t stride = cpu::PaddedToPanel(weights.qkv.outputs);
-  const int64_t head_stride = int64_t{layout_.block_size} * head_dim;
-  const uint64_t element = BlockOf(layout_.dtype).bytes;
   ForRows(rows, [&](int64_t first, int64_t end) {
     for (int64_t row = first; row < end; ++row) {
       float* q = qkv_.floats() + row * stride;
@@ -256,10 +255,13 @@ void CpuRunner::RotateAndStore(uint32_t layer, int64_t rows) {
       // Heads of q and k lie one behind the other.
       cpu::Rope(cosine_.floats() + row * pairs, sine_.floats() + row * pairs, config.heads + config.kv_heads, head_dim,
                 q);
-      for (uint32_t kv = 0; kv < 2; ++kv) {
-        cpu::StoreKv(layout_.dtype, kv == 0 ? k : v, config.kv_heads, head_dim, rows_[row].slot, head_stride,
-                     pool_.data() + layout_.ElementOffset(rows_[row].block, layer, kv, 0) * element);
-      }
+      const cpu::KvSlot slot{.dtype = layout_.dtype,
+                             .head_dim = head_dim,
+                             .block_size = layout_.block_size,
+                             .head_stride = static_cast<int64_t>(layout_.HeadBytes()),
+                             .slot = rows_[row].slot};
+      cpu::StoreKeys(slot, k, config.kv_heads, pool_.data() + layout_.HeadOffset(rows_[row].block, layer, 0, 0));
+      cpu::StoreValues(slot, v, config.kv_heads, pool_.data() + layout_.HeadOffset(rows_[row].block, layer, 1, 0));
     }
   });
 }

@@ -31,7 +31,7 @@ struct CpuRunnerOptions {
   uint32_t swap_slots = 0;  // blocks that the host swap area holds; its memory is touched when it is used first
 };
 
-// The layout of a pool for this model; kv_dtype: f32, f16 or bf16.
+// The layout of a pool for this model; kv_dtype: f32, f16, bf16 or int8.
 KvLayout MakeKvLayout(const model::ModelConfig& config, DType kv_dtype, uint32_t block_size = 16);
 
 class CpuRunner final : public Runner {

@@ -45,13 +45,22 @@ std::span<std::byte> BlockBytes(const KvLayout& layout, std::span<std::byte> mem
 }
 
 void ZeroUnusedSlots(const KvLayout& layout, std::span<std::byte> memory, BlockId block, uint32_t used) {
-  const uint64_t element_bytes = BlockOf(layout.dtype).bytes;
-  const uint64_t unused_bytes = uint64_t{layout.block_size - used} * layout.head_dim * element_bytes;
+  const uint64_t bytes = BlockOf(layout.dtype).bytes;
+  const uint32_t unused = layout.block_size - used;
   for (uint32_t layer = 0; layer < layout.layers; ++layer) {
     for (uint32_t kv = 0; kv < 2; ++kv) {
       for (uint32_t head = 0; head < layout.kv_heads; ++head) {
-        const uint64_t element = layout.ElementOffset(block, layer, kv, head) + uint64_t{used} * layout.head_dim;
-        std::memset(memory.data() + element * element_bytes, 0, unused_bytes);
+        std::byte* piece = memory.data() + layout.HeadOffset(block, layer, kv, head);
+        if (kv == 0) {
+          for (uint32_t element = 0; element < layout.head_dim; ++element) {
+            std::memset(piece + (element * layout.block_size + used) * bytes, 0, unused * bytes);
+          }
+        } else {
+          std::memset(piece + used * layout.head_dim * bytes, 0, unused * layout.head_dim * bytes);
+        }
+        if (layout.has_scales()) {
+          std::memset(piece + layout.HeadBytes() - unused * sizeof(float), 0, unused * sizeof(float));
+        }
       }
     }
   }

@@ -18,7 +18,8 @@ ParameterCount CountParameters(const ModelConfig& config) {
 }
 
 uint64_t KvBytesPerToken(const ModelConfig& config, DType kv_dtype, uint32_t kv_heads) {
-  return 2 * BytesOf(kv_dtype, uint64_t{config.layers} * kv_heads * config.head_dim);
+  const uint64_t scale = kv_dtype == DType::kI8 ? sizeof(float) : 0;
+  return 2 * uint64_t{config.layers} * kv_heads * (BytesOf(kv_dtype, config.head_dim) + scale);
 }
 
 uint64_t WeightBytes(const Model& model) {

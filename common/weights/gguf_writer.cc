@@ -28,6 +28,8 @@ uint32_t TensorType(DType dtype) {
       return 14;
     case DType::kBF16:
       return 30;
+    case DType::kI8:
+      break;
   }
   return 0;
 }

@@ -9,45 +9,56 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/attention.cc"
 #include "hwy/foreach_target.h"
 // After foreach_target.h, by its rules.
-#include "kernels/cpu/tile-inl.h"
+#include "kernels/cpu/attention_tile-inl.h"
 
 #ifndef BATON_KERNELS_CPU_ATTENTION_ONCE_
 #define BATON_KERNELS_CPU_ATTENTION_ONCE_
 namespace baton::cpu {
 
-// A task is a tile of consecutive queries of one sequence with all heads of one kv head: at most kTaskRows rows, a row
-// being one query of one head.
-constexpr int64_t kTaskRows = kMaxHeadGroup;
-constexpr int64_t kPaddedRows = kTaskRows + 12;   // a register tile may read past the last row
-constexpr int64_t kRowStride = kMaxHeadDim + 16;  // not a power of two: neighbouring rows in different cache sets
-constexpr int64_t kScoreStride = kAttentionRange + 16;
+// What was merged so far, of every row of a tile. A row is one query of one head.
+struct AttentionState {
+  float* maxima;  // [rows]; -infinity: nothing yet
+  float* totals;  // [rows]: sum of p
+  float* sums;    // [rows][padded head_dim]: sum of p v
+};
 
 // One worker's memory.
 struct AttentionScratch {
-  float queries[kPaddedRows * kRowStride];      // [row][head_dim]
-  float keys[kAttentionRange * kMaxHeadDim];    // [range / 16][head_dim][16 positions]
-  float values[kAttentionRange * kMaxHeadDim];  // [head_dim / 16][range][16 elements]
-  float scores[kPaddedRows * kScoreStride];     // [row][range]; then weights
-  float range_sums[kPaddedRows * kRowStride];   // [row][head_dim]: sum p v of this range
-  float sums[kPaddedRows * kRowStride];         // [row][head_dim]: merged so far
-  float maxima[kPaddedRows];                    // merged so far
-  float totals[kPaddedRows];                    // merged so far: sum of p
+  float queries[kAttentionRows * kQueryStride];  // [row][head_dim]
+  float keys[kAttentionRange * kMaxHeadDim];     // [range / 16][head_dim][16 positions], widened
+  float values[kAttentionRange * kMaxHeadDim];   // [range][padded head_dim], widened
+  float key_scales[kAttentionRange];             // int8 only, as are the next
+  float value_scales[kAttentionRange];
+  float scores[kAttentionRows * kScoreStride];     // [row][range]; then weights
+  float range_sums[kAttentionRows * kMaxHeadDim];  // [row][padded head_dim]: begun sums of this range
+  float range_maxima[kAttentionRows];
+  float range_totals[kAttentionRows];
+  float old_shares[kAttentionRows];                   // what a merge leaves of the state ...
+  float new_shares[kAttentionRows];                   // ... and takes of the range
+  float segment[kAttentionRows * (kMaxHeadDim + 2)];  // AttentionState
+  float merged[kAttentionRows * (kMaxHeadDim + 2)];   // AttentionState
 };
 
-}  // namespace baton::cpu
-#endif  // BATON_KERNELS_CPU_ATTENTION_ONCE_
-
-HWY_BEFORE_NAMESPACE();
-namespace baton::cpu::HWY_NAMESPACE {
-
+// A tile of consecutive queries of one sequence with all heads of one kv head, and a run of segments.
 struct AttentionTask {
   const AttentionShape& shape;
   const AttentionSequence& sequence;
+  const std::byte* keys;
+  const std::byte* values;
+  const float* queries;
+  int64_t q_stride;
+  float* out;
+  int64_t out_stride;
   int64_t kv_head;
   int64_t first_query;  // within the sequence's queries
-  int64_t queries;
+  int64_t query_count;
+  int64_t first_segment;
+  int64_t end_segment;
+  AttentionScratch& scratch;
 
   int64_t group() const { return shape.heads / shape.kv_heads; }
+  int64_t rows() const { return query_count * group(); }
+  int64_t padded_dim() const { return PaddedToPanel(shape.head_dim); }
   int64_t position(int64_t query) const { return sequence.position + first_query + query; }
   // The half-open part of range [start, start + kAttentionRange) that a query sees; may be empty.
   int64_t VisibleBegin(int64_t query, int64_t start) const {
@@ -57,110 +68,169 @@ struct AttentionTask {
   int64_t VisibleEnd(int64_t query, int64_t start) const {
     return std::min(position(query) + 1 - start, kAttentionRange);
   }
+  int64_t end() const { return position(query_count - 1) + 1; }  // of what any query sees
+  int64_t begin() const { return VisibleBegin(0, 0) / kAttentionRange * kAttentionRange; }
+
+  // This kv head's piece of the block that holds position p.
+  const std::byte* Piece(const std::byte* base, int64_t p) const {
+    return base + sequence.blocks[p / shape.block_size] * shape.block_stride + kv_head * shape.head_stride;
+  }
+  float* row_out(int64_t row) const {
+    return out + (sequence.first_row + first_query + row / group()) * out_stride +
+           (kv_head * group() + row % group()) * shape.head_dim;
+  }
 };
 
-// The element of position `p` in the layer's keys or values, for this task's kv head.
+inline int64_t PaddedRows(int64_t rows) { return (rows + 15) / 16 * 16; }
+// Floats that the state of `rows` rows takes.
+inline int64_t StateFloats(int64_t rows, int64_t padded_dim) { return PaddedRows(rows) * (padded_dim + 2); }
+inline AttentionState StateAt(float* memory, int64_t rows) {
+  return {memory, memory + PaddedRows(rows), memory + 2 * PaddedRows(rows)};
+}
+
+}  // namespace baton::cpu
+#endif  // BATON_KERNELS_CPU_ATTENTION_ONCE_
+
+HWY_BEFORE_NAMESPACE();
+namespace baton::cpu::HWY_NAMESPACE {
+
+// Up to so many rows meet the pool's numbers directly, each widened once for all of them; more rows are worth a copy.
+constexpr int64_t kDirectRows = 8;
+
+// Where the numbers of one range lie, 16 positions at a time.
 template <typename T>
-HWY_INLINE const T* KvRow(const AttentionTask& task, const void* base, int64_t p) {
+struct RangeData {
+  const T* keys[kAttentionRange / 16];    // step of head_dim: key_stride
+  const T* values[kAttentionRange / 16];  // next position: value_stride
+  int64_t key_stride;
+  int64_t value_stride;
+};
+
+template <typename T>
+HWY_INLINE RangeData<T> InPool(const AttentionTask& task, int64_t start, int64_t count) {
   const AttentionShape& shape = task.shape;
-  const int64_t block = task.sequence.blocks[p / shape.block_size];
-  return static_cast<const T*>(base) + block * shape.block_stride +
-         (task.kv_head * shape.block_size + p % shape.block_size) * shape.head_dim;
+  RangeData<T> data{{}, {}, shape.block_size, shape.head_dim};
+  for (int64_t i = 0; i < kAttentionRange; i += 16) {
+    const int64_t p = start + (i < count ? i : 0);  // what is not there is fetched ahead at most
+    const int64_t slot = p % shape.block_size;
+    data.keys[i / 16] = reinterpret_cast<const T*>(task.Piece(task.keys, p)) + slot;
+    data.values[i / 16] = reinterpret_cast<const T*>(task.Piece(task.values, p)) + slot * shape.head_dim;
+  }
+  return data;
 }
 
-// Keys of `count` positions from `start` on, transposed to panels of 16 positions.
 template <typename T>
-HWY_INLINE void LoadKeys(const AttentionTask& task, const void* keys, int64_t start, int64_t count, float* out) {
-  const int64_t head_dim = task.shape.head_dim;
-  int64_t i = 0;
-#if HWY_TARGET != HWY_SCALAR
-  // Four positions by four elements at a time.
-  const hn::FixedTag<float, 4> d;
-  const auto load = [&](const T* from) HWY_ATTR {
-    if constexpr (std::is_same_v<T, float>) {
-      return hn::LoadU(d, from);
-    } else if constexpr (std::is_same_v<T, BF16Bits>) {
-      const hn::Rebind<uint16_t, decltype(d)> d16;
-      const hn::Rebind<uint32_t, decltype(d)> d32;
-      return hn::BitCast(
-          d, hn::ShiftLeft<16>(hn::PromoteTo(d32, hn::LoadU(d16, reinterpret_cast<const uint16_t*>(from)))));
-    } else {
-      const hn::Rebind<hwy::float16_t, decltype(d)> d16;
-      return hn::PromoteTo(d, hn::LoadU(d16, reinterpret_cast<const hwy::float16_t*>(from)));
+HWY_INLINE void WidenKeys(const AttentionTask& task, int64_t start, int64_t count, float* out) {
+  const int64_t head_dim = task.shape.head_dim, block_size = task.shape.block_size;
+  if (block_size % 16 == 0) {
+    for (int64_t i = 0; i < count; i += 16) {
+      const T* piece = reinterpret_cast<const T*>(task.Piece(task.keys, start + i)) + (start + i) % block_size;
+      float* panel = out + i * head_dim;
+      for (int64_t e = 0; e < head_dim; ++e) {
+        for (int v = 0; v < kVectors; ++v) {
+          hn::Store(LoadF32(piece + e * block_size + v * kLanes), F32Tag(), panel + e * 16 + v * kLanes);
+        }
+      }
     }
-  };
-  for (; i + 4 <= count && head_dim % 4 == 0; i += 4) {
-    const T* rows[4];
-    for (int64_t j = 0; j < 4; ++j) rows[j] = KvRow<T>(task, keys, start + i + j);
-    float* panel = out + i / 16 * head_dim * 16 + i % 16;
-    for (int64_t e = 0; e < head_dim; e += 4) {
-      const auto r0 = load(rows[0] + e), r1 = load(rows[1] + e), r2 = load(rows[2] + e), r3 = load(rows[3] + e);
-      const auto low02 = hn::InterleaveLower(d, r0, r2), low13 = hn::InterleaveLower(d, r1, r3);
-      const auto high02 = hn::InterleaveUpper(d, r0, r2), high13 = hn::InterleaveUpper(d, r1, r3);
-      hn::Store(hn::InterleaveLower(d, low02, low13), d, panel + e * 16);
-      hn::Store(hn::InterleaveUpper(d, low02, low13), d, panel + (e + 1) * 16);
-      hn::Store(hn::InterleaveLower(d, high02, high13), d, panel + (e + 2) * 16);
-      hn::Store(hn::InterleaveUpper(d, high02, high13), d, panel + (e + 3) * 16);
-    }
+    return;
   }
-#endif
-  for (; i < count; ++i) {
-    const T* row = KvRow<T>(task, keys, start + i);
-    float* panel = out + i / 16 * head_dim * 16 + i % 16;
-    for (int64_t e = 0; e < head_dim; ++e) panel[e * 16] = ScalarF32(row[e]);
-  }
-}
-
-// Values of `count` positions from `start` on, in panels of 16 elements.
-template <typename T>
-HWY_INLINE void LoadValues(const AttentionTask& task, const void* values, int64_t start, int64_t count, float* out) {
-  const int64_t head_dim = task.shape.head_dim;
   for (int64_t i = 0; i < count; ++i) {
-    const T* row = KvRow<T>(task, values, start + i);
+    const T* piece = reinterpret_cast<const T*>(task.Piece(task.keys, start + i)) + (start + i) % block_size;
+    float* panel = out + i / 16 * head_dim * 16 + i % 16;
+    for (int64_t e = 0; e < head_dim; ++e) panel[e * 16] = ScalarF32(piece[e * block_size]);
+  }
+}
+
+template <typename T>
+HWY_INLINE void WidenValues(const AttentionTask& task, int64_t start, int64_t count, float* out) {
+  const int64_t head_dim = task.shape.head_dim, padded_dim = task.padded_dim();
+  for (int64_t i = 0; i < count; ++i) {
+    const T* row =
+        reinterpret_cast<const T*>(task.Piece(task.values, start + i)) + (start + i) % task.shape.block_size * head_dim;
+    float* to = out + i * padded_dim;
     int64_t e = 0;
-    for (; e + kLanes <= head_dim; e += kLanes) {
-      hn::Store(LoadF32(row + e), F32Tag(), out + e / 16 * kAttentionRange * 16 + i * 16 + e % 16);
+    for (; e + kLanes <= head_dim; e += kLanes) hn::Store(LoadF32(row + e), F32Tag(), to + e);
+    for (; e < head_dim; ++e) to[e] = ScalarF32(row[e]);
+  }
+}
+
+// The scales that stand behind the numbers of a piece.
+HWY_INLINE void CopyScales(const AttentionTask& task, const std::byte* base, int64_t start, int64_t count, float* out) {
+  const AttentionShape& shape = task.shape;
+  for (int64_t i = 0; i < count; ++i) {
+    const auto* scales =
+        reinterpret_cast<const float*>(task.Piece(base, start + i) + shape.block_size * shape.head_dim);
+    out[i] = scales[(start + i) % shape.block_size];
+  }
+}
+
+// Calls body(row, rows of this tile, std::integral_constant height) until all `rows` are done.
+template <typename T, typename Body>
+HWY_INLINE void ForTiles(int64_t rows, const Body& body) {
+  for (int64_t row = 0; row < rows;) {
+    const int64_t left = rows - row;
+    if constexpr (kTileRows == 12) {
+      const int64_t take = std::min<int64_t>(left, kTileRows);
+      if (take == 1) {
+        body(row, take, std::integral_constant<int, 1>());
+      } else if (take == 2) {
+        body(row, take, std::integral_constant<int, 2>());
+      } else if (take <= 4) {
+        body(row, take, std::integral_constant<int, 4>());
+      } else if (take <= 7) {
+        body(row, take, std::integral_constant<int, 7>());
+      } else if (take == 8) {
+        body(row, take, std::integral_constant<int, 8>());
+      } else {
+        if constexpr (std::is_same_v<T, float>) body(row, take, std::integral_constant<int, kTileRows>());
+      }
+      row += take;
+    } else {
+      const int64_t take = left == 7 || left == 8 ? 4 : std::min<int64_t>(left, kTileRows);
+      if (take == 1) {
+        body(row, take, std::integral_constant<int, 1>());
+      } else if (take == 2) {
+        body(row, take, std::integral_constant<int, 2>());
+      } else if (take <= 4) {
+        body(row, take, std::integral_constant<int, 4>());
+      } else {
+        body(row, take, std::integral_constant<int, kTileRows>());
+      }
+      row += take;
     }
-    for (; e < head_dim; ++e) out[e / 16 * kAttentionRange * 16 + i * 16 + e % 16] = ScalarF32(row[e]);
   }
 }
 
-// out[row][o] = sum over steps of a[row][k] * panels, for `rows` rows and `panels` panels.
-template <int kStride>
-HWY_INLINE void MultiplyRows(const float* a, int64_t rows, int64_t steps, const float* b, int64_t panel_stride,
-                             int64_t panels, float* out, int64_t out_stride) {
-  for (int64_t row = 0; row < rows; row += kTileRows) {
-    const int64_t left = std::min<int64_t>(kTileRows, rows - row);
-    WithTileRows(left, [&](auto tile_rows) HWY_ATTR {
-      constexpr int kRows = decltype(tile_rows)::value;
-      constexpr int kPanels = std::min(4, StreamPanels(kRows));
-      int64_t p = 0;
-      for (; p + kPanels <= panels; p += kPanels) {
-        Tile<float, kRows, kPanels, kStride, 1>(a + row * kStride, b + p * panel_stride, panel_stride, steps,
-                                                out + row * out_stride + p * 16, out_stride, static_cast<int>(left),
-                                                true, nullptr);
-      }
-      for (; p < panels; ++p) {
-        Tile<float, kRows, 1, kStride, 1>(a + row * kStride, b + p * panel_stride, panel_stride, steps,
-                                          out + row * out_stride + p * 16, out_stride, static_cast<int>(left), true,
-                                          nullptr);
-      }
-    });
-  }
+// Scaled scores of `rows` rows from `first_row` on with the first `count` positions of a range.
+template <typename T>
+HWY_INLINE void Scores(const AttentionTask& task, const RangeData<T>& data, int64_t first_row, int64_t rows,
+                       int64_t count, bool prefetch) {
+  AttentionScratch& scratch = task.scratch;
+  const int64_t panels = (count + 15) / 16;
+  const float* key_scales = task.shape.kv_dtype == DType::kI8 ? scratch.key_scales : nullptr;
+  ForTiles<T>(rows, [&](int64_t row, int64_t tile_rows, auto height) HWY_ATTR {
+    constexpr int kRows = decltype(height)::value;
+    constexpr int kPanels = TilePanels(kRows);
+    const float* queries = scratch.queries + (first_row + row) * kQueryStride;
+    float* scores = scratch.scores + (first_row + row) * kScoreStride;
+    const auto tile = [&](int64_t panel, auto panel_count) HWY_ATTR {
+      ScoreTile<T, kRows, decltype(panel_count)::value>(
+          queries, data.keys + panel, data.key_stride, task.shape.head_dim, task.shape.scale,
+          key_scales == nullptr ? nullptr : key_scales + panel * 16,
+          prefetch && row == 0 ? data.values + panel : nullptr, static_cast<int>(tile_rows), scores + panel * 16);
+    };
+    int64_t panel = 0;
+    for (; panel + kPanels <= panels; panel += kPanels) tile(panel, std::integral_constant<int, kPanels>());
+    for (; panel < panels; ++panel) tile(panel, std::integral_constant<int, 1>());
+  });
 }
 
-struct RangeSoftmax {
-  float maximum;
-  float total;
-};
-
-// Scores of one row become weights exp(score * scale - maximum); columns outside [begin, end) weigh nothing.
-HWY_INLINE RangeSoftmax Softmax(float* scores, float scale, int64_t begin, int64_t end) {
+// One row's scores become weights exp(score - maximum), its maximum and total are noted; columns outside [begin, end)
+// weigh nothing.
+HWY_INLINE void Softmax(AttentionScratch& scratch, int64_t row, int64_t begin, int64_t end, const float* value_scales) {
   const F32Tag d;
+  float* scores = scratch.scores + row * kScoreStride;
   const float minus_infinity = -std::numeric_limits<float>::infinity();
-  for (int64_t j = 0; j < kAttentionRange; j += kLanes) {
-    hn::Store(hn::Mul(LoadF32(scores + j), hn::Set(d, scale)), d, scores + j);
-  }
   for (int64_t j = 0; j < begin; ++j) scores[j] = minus_infinity;
   for (int64_t j = end; j < kAttentionRange; ++j) scores[j] = minus_infinity;
   F32 highest[kVectors], total[kVectors];
@@ -171,113 +241,211 @@ HWY_INLINE RangeSoftmax Softmax(float* scores, float scale, int64_t begin, int64
       highest[v] = hn::Max(highest[v], LoadF32(scores + j + v * kLanes));
     }
   }
-  const float maximum = ReduceHalves(
-      highest, [](F32 a, F32 b) HWY_ATTR { return hn::Max(a, b); }, [](float a, float b) { return a > b ? a : b; });
+  const float maximum = MaxHalves(highest);
   for (int64_t j = 0; j < kAttentionRange; j += 16) {
     for (int v = 0; v < kVectors; ++v) {
-      const F32 weight = Exp(hn::Sub(LoadF32(scores + j + v * kLanes), hn::Set(d, maximum)));
-      hn::Store(weight, d, scores + j + v * kLanes);
+      F32 weight = Exp(hn::Sub(LoadF32(scores + j + v * kLanes), hn::Set(d, maximum)));
       total[v] = hn::Add(total[v], weight);
+      if (value_scales != nullptr) weight = hn::Mul(weight, LoadF32(value_scales + j + v * kLanes));
+      hn::Store(weight, d, scores + j + v * kLanes);
     }
   }
-  return {maximum, SumHalves(total)};
+  scratch.range_maxima[row] = maximum;
+  scratch.range_totals[row] = SumHalves(total);
 }
 
-HWY_INLINE float ScalarExp(float x) { return hn::GetLane(Exp(hn::Set(F32Tag(), x))); }
-
-// Merges one row's range into what came before.
-HWY_INLINE void Merge(const RangeSoftmax& range, const float* range_sum, int64_t width, float& maximum, float& total,
-                      float* sum) {
+// Maxima and totals of `rows` rows from `first_row` on with the range's merged in, and the shares that the sums take.
+HWY_INLINE void MergeTotals(AttentionScratch& scratch, AttentionState state, int64_t first_row, int64_t rows) {
   const F32Tag d;
-  const float merged = std::max(maximum, range.maximum);
-  const float old_share = ScalarExp(maximum - merged);  // 0 for the first range: maximum is -infinity
-  const float new_share = ScalarExp(range.maximum - merged);
-  maximum = merged;
-  total = std::fma(range.total, new_share, total * old_share);
-  for (int64_t e = 0; e < width; e += kLanes) {
-    const F32 old_sum = hn::Mul(LoadF32(sum + e), hn::Set(d, old_share));
-    hn::Store(Fma(LoadF32(range_sum + e), hn::Set(d, new_share), old_sum), d, sum + e);
+  for (int64_t row = first_row; row < first_row + rows; row += kLanes) {
+    const auto live = hn::FirstN(d, static_cast<size_t>(std::min<int64_t>(kLanes, first_row + rows - row)));
+    const F32 maximum = LoadF32(state.maxima + row), range_maximum = LoadF32(scratch.range_maxima + row);
+    const F32 merged = hn::IfThenElse(hn::Gt(range_maximum, maximum), range_maximum, maximum);
+    const F32 old_share = Exp(hn::Sub(maximum, merged));  // 0 for the first range: its maximum is -infinity
+    const F32 new_share = Exp(hn::Sub(range_maximum, merged));
+    const F32 total =
+        Fma(LoadF32(scratch.range_totals + row), new_share, hn::Mul(LoadF32(state.totals + row), old_share));
+    hn::BlendedStore(merged, live, d, state.maxima + row);
+    hn::BlendedStore(total, live, d, state.totals + row);
+    hn::StoreU(old_share, d, scratch.old_shares + row);
+    hn::StoreU(new_share, d, scratch.new_shares + row);
+  }
+}
+
+// Adds the values at [begin, end) of a range to the sums of `rows` rows from `first_row` on.
+template <typename T>
+HWY_INLINE void Values(const AttentionTask& task, const RangeData<T>& data, int64_t first_row, int64_t rows,
+                       int64_t begin, int64_t end, bool continues, bool ends, AttentionState state,
+                       const RangeData<T>* prefetch) {
+  AttentionScratch& scratch = task.scratch;
+  const int64_t padded_dim = task.padded_dim();
+  ForTiles<T>(rows, [&](int64_t tile_row, int64_t tile_rows, auto height) HWY_ATTR {
+    constexpr int kRows = decltype(height)::value;
+    constexpr int kPanels = TilePanels(kRows);
+    const int64_t row = first_row + tile_row;
+    const auto tile = [&](int64_t e, auto panel_count) HWY_ATTR {
+      ValueTile<T, kRows, decltype(panel_count)::value>(
+          scratch.scores + row * kScoreStride, data.values, data.value_stride, e, begin, end,
+          prefetch != nullptr && tile_row == 0 ? prefetch->keys : nullptr, static_cast<int>(tile_rows), padded_dim,
+          scratch.range_sums + row * padded_dim + e, continues, ends ? state.sums + row * padded_dim + e : nullptr,
+          scratch.old_shares + row, scratch.new_shares + row);
+    };
+    int64_t e = 0;
+    for (; e + kPanels * 16 <= padded_dim; e += kPanels * 16) tile(e, std::integral_constant<int, kPanels>());
+    for (; e < padded_dim; e += 16) tile(e, std::integral_constant<int, 1>());
+  });
+}
+
+// Merges the range of `count` positions from `start` on into `state`.
+template <typename T>
+HWY_INLINE void AddRange(const AttentionTask& task, const RangeData<T>& data, int64_t start, int64_t count,
+                         AttentionState state, const RangeData<T>* next) {
+  // Queries that see any of this range are consecutive.
+  int64_t first = 0, last = task.query_count;
+  while (first < last && task.VisibleEnd(first, start) <= 0) ++first;
+  while (last > first && task.VisibleBegin(last - 1, start) >= kAttentionRange) --last;
+  if (first == last) return;
+  const int64_t group = task.group(), first_row = first * group, rows = (last - first) * group;
+  AttentionScratch& scratch = task.scratch;
+  const float* value_scales = nullptr;
+  if (task.shape.kv_dtype == DType::kI8) {
+    CopyScales(task, task.keys, start, count, scratch.key_scales);
+    CopyScales(task, task.values, start, count, scratch.value_scales);
+    value_scales = scratch.value_scales;
+  }
+  Scores(task, data, first_row, rows, count, next != nullptr);
+  for (int64_t query = first; query < last; ++query) {
+    const int64_t begin = task.VisibleBegin(query, start), end = task.VisibleEnd(query, start);
+    for (int64_t row = query * group; row < (query + 1) * group; ++row) {
+      Softmax(scratch, row, begin, end, value_scales);
+    }
+  }
+  MergeTotals(scratch, state, first_row, rows);
+  // Never touch values that a query does not see: their memory may hold anything. What all queries see is added for
+  // all of them, then each one's rest.
+  const int64_t begin = task.VisibleBegin(last - 1, start);
+  const int64_t common = begin == task.VisibleBegin(first, start) ? task.VisibleEnd(first, start) : begin;
+  const bool is_rest = common < task.VisibleEnd(last - 1, start);
+  if (common > begin) Values(task, data, first_row, rows, begin, common, false, !is_rest, state, next);
+  if (!is_rest) return;
+  for (int64_t query = first; query < last; ++query) {
+    const int64_t rest = common > begin ? common : task.VisibleBegin(query, start);
+    Values<T>(task, data, query * group, group, rest, task.VisibleEnd(query, start), common > begin, true, state,
+              nullptr);
   }
 }
 
 template <typename T>
-void RunTask(const AttentionTask& task, const void* keys, const void* values, const float* queries, int64_t q_stride,
-             float* out, int64_t out_stride, AttentionScratch& scratch) {
-  const int64_t head_dim = task.shape.head_dim;
-  const int64_t padded_dim = PaddedToPanel(head_dim);
-  const int64_t group = task.group();
-  const int64_t rows = task.queries * group;
-  const int64_t first_head = task.kv_head * group;
-  for (int64_t row = 0; row < rows; ++row) {
-    const int64_t batch_row = task.sequence.first_row + task.first_query + row / group;
-    const float* from = queries + batch_row * q_stride + (first_head + row % group) * head_dim;
-    std::copy_n(from, head_dim, scratch.queries + row * kRowStride);
-    std::fill_n(scratch.sums + row * kRowStride, padded_dim, 0.0f);
-    scratch.maxima[row] = -std::numeric_limits<float>::infinity();
-    scratch.totals[row] = 0.0f;
-  }
-  const int64_t end = task.position(task.queries - 1) + 1;
-  const int64_t lowest = std::max<int64_t>(task.VisibleBegin(0, 0), 0);
-  for (int64_t start = lowest / kAttentionRange * kAttentionRange; start < end; start += kAttentionRange) {
+void RunSegment(const AttentionTask& task, int64_t segment, AttentionState state) {
+  const int64_t rows = task.rows();
+  std::fill_n(state.maxima, rows, -std::numeric_limits<float>::infinity());
+  std::fill_n(state.totals, rows, 0.0f);
+  std::fill_n(state.sums, rows * task.padded_dim(), 0.0f);
+  const int64_t begin = std::max(segment * kAttentionSegment, task.begin());
+  const int64_t end = std::min((segment + 1) * kAttentionSegment, task.end());
+  const bool direct = rows <= kDirectRows && task.shape.block_size % 16 == 0 && task.shape.head_dim % 16 == 0;
+  const int64_t task_end = std::min(task.end_segment * kAttentionSegment, task.end());
+  for (int64_t start = begin; start < end; start += kAttentionRange) {
     const int64_t count = std::min(kAttentionRange, end - start);
-    LoadKeys<T>(task, keys, start, count, scratch.keys);
-    LoadValues<T>(task, values, start, count, scratch.values);
-    // Queries that see any of this range are consecutive.
-    int64_t first = 0, last = task.queries;
-    while (first < last && task.VisibleEnd(first, start) <= 0) ++first;
-    while (last > first && task.VisibleBegin(last - 1, start) >= kAttentionRange) --last;
-    if (first == last) continue;
-    const int64_t first_row = first * group, row_count = (last - first) * group;
-    MultiplyRows<kRowStride>(scratch.queries + first_row * kRowStride, row_count, head_dim, scratch.keys, head_dim * 16,
-                             (count + 15) / 16, scratch.scores + first_row * kScoreStride, kScoreStride);
-    RangeSoftmax ranges[kTaskRows];
-    bool all_full = true;
-    for (int64_t query = first; query < last; ++query) {
-      const int64_t begin = task.VisibleBegin(query, start), visible_end = task.VisibleEnd(query, start);
-      all_full = all_full && begin == 0 && visible_end == kAttentionRange;
-      for (int64_t row = query * group; row < (query + 1) * group; ++row) {
-        ranges[row] = Softmax(scratch.scores + row * kScoreStride, task.shape.scale, begin, visible_end);
-      }
+    if (direct) {
+      const int64_t next_start = start + kAttentionRange < task_end ? start + kAttentionRange : start;
+      const RangeData<T> next = InPool<T>(task, next_start, std::min(kAttentionRange, task_end - next_start));
+      AddRange(task, InPool<T>(task, start, count), start, count, state, &next);
+      continue;
     }
-    const int64_t value_panels = padded_dim / 16;
-    const auto weigh = [&](int64_t row, int64_t count_rows, int64_t begin, int64_t visible_end) HWY_ATTR {
-      MultiplyRows<kScoreStride>(scratch.scores + row * kScoreStride + begin, count_rows, visible_end - begin,
-                                 scratch.values + begin * 16, kAttentionRange * 16, value_panels,
-                                 scratch.range_sums + row * kRowStride, kRowStride);
-    };
-    if (all_full) {
-      weigh(first_row, row_count, 0, kAttentionRange);
-    } else {  // never touch values that a query does not see: their memory may hold anything
-      for (int64_t query = first; query < last; ++query) {
-        weigh(query * group, group, task.VisibleBegin(query, start), task.VisibleEnd(query, start));
-      }
+    AttentionScratch& scratch = task.scratch;
+    RangeData<float> data{{}, {}, 16, task.padded_dim()};
+    for (int64_t i = 0; i < kAttentionRange / 16; ++i) {
+      data.keys[i] = scratch.keys + i * 16 * task.shape.head_dim;
+      data.values[i] = scratch.values + i * 16 * task.padded_dim();
     }
-    for (int64_t row = first_row; row < first_row + row_count; ++row) {
-      Merge(ranges[row], scratch.range_sums + row * kRowStride, padded_dim, scratch.maxima[row], scratch.totals[row],
-            scratch.sums + row * kRowStride);
-    }
-  }
-  for (int64_t row = 0; row < rows; ++row) {
-    const int64_t batch_row = task.sequence.first_row + task.first_query + row / group;
-    float* to = out + batch_row * out_stride + (first_head + row % group) * head_dim;
-    const float* sum = scratch.sums + row * kRowStride;
-    for (int64_t e = 0; e < head_dim; ++e) to[e] = sum[e] / scratch.totals[row];
+    WidenKeys<T>(task, start, count, scratch.keys);
+    WidenValues<T>(task, start, count, scratch.values);
+    AddRange<float>(task, data, start, count, state, nullptr);
   }
 }
 
-void AttentionTaskImpl(const AttentionShape& shape, const AttentionSequence& sequence, int64_t kv_head,
-                       int64_t first_query, int64_t query_count, const void* keys, const void* values,
-                       const float* queries, int64_t q_stride, float* out, int64_t out_stride,
-                       AttentionScratch& scratch) {
-  const AttentionTask task{shape, sequence, kv_head, first_query, query_count};
-  switch (shape.kv_dtype) {
-    case DType::kF16:
-      return RunTask<F16Bits>(task, keys, values, queries, q_stride, out, out_stride, scratch);
-    case DType::kBF16:
-      return RunTask<BF16Bits>(task, keys, values, queries, q_stride, out, out_stride, scratch);
-    default:
-      return RunTask<float>(task, keys, values, queries, q_stride, out, out_stride, scratch);
+// A segment into what was merged of the segments before it.
+HWY_INLINE void MergeSegment(const AttentionTask& task, AttentionState segment, AttentionState merged) {
+  const F32Tag d;
+  AttentionScratch& scratch = task.scratch;
+  const int64_t rows = task.rows(), padded_dim = task.padded_dim();
+  std::copy_n(segment.maxima, rows, scratch.range_maxima);
+  std::copy_n(segment.totals, rows, scratch.range_totals);
+  for (int64_t row = 0; row < rows; ++row) {
+    // Nothing of the segment lies in this row's window.
+    if (segment.maxima[row] == -std::numeric_limits<float>::infinity() && segment.totals[row] == 0.0f) continue;
+    MergeTotals(scratch, merged, row, 1);
+    const F32 old_share = hn::Set(d, scratch.old_shares[row]), new_share = hn::Set(d, scratch.new_shares[row]);
+    const float* from = segment.sums + row * padded_dim;
+    float* to = merged.sums + row * padded_dim;
+    for (int64_t e = 0; e < padded_dim; e += kLanes) {
+      hn::StoreU(Fma(LoadF32(from + e), new_share, hn::Mul(LoadF32(to + e), old_share)), d, to + e);
+    }
   }
+}
+
+HWY_INLINE AttentionState StartMerge(const AttentionTask& task) {
+  const AttentionState merged = StateAt(task.scratch.merged, task.rows());
+  std::fill_n(merged.maxima, task.rows(), -std::numeric_limits<float>::infinity());
+  std::fill_n(merged.totals, task.rows(), 0.0f);
+  std::fill_n(merged.sums, task.rows() * task.padded_dim(), 0.0f);
+  return merged;
+}
+
+HWY_INLINE void WriteOut(const AttentionTask& task, AttentionState merged) {
+  const F32Tag d;
+  const int64_t head_dim = task.shape.head_dim;
+  for (int64_t row = 0; row < task.rows(); ++row) {
+    float* to = task.row_out(row);
+    const float* sum = merged.sums + row * task.padded_dim();
+    const float total = merged.totals[row];
+    int64_t e = 0;
+    for (; e + kLanes <= head_dim; e += kLanes) hn::StoreU(hn::Div(LoadF32(sum + e), hn::Set(d, total)), d, to + e);
+    for (; e < head_dim; ++e) to[e] = sum[e] / total;
+  }
+}
+
+// partials: where each segment's state belongs, the first one's first; null: this task merges them itself.
+template <typename T>
+void RunTask(const AttentionTask& task, float* partials) {
+  AttentionScratch& scratch = task.scratch;
+  const int64_t rows = task.rows(), group = task.group(), head_dim = task.shape.head_dim;
+  for (int64_t row = 0; row < rows; ++row) {
+    const int64_t batch_row = task.sequence.first_row + task.first_query + row / group;
+    const float* from = task.queries + batch_row * task.q_stride + (task.kv_head * group + row % group) * head_dim;
+    std::copy_n(from, head_dim, scratch.queries + row * kQueryStride);
+  }
+  const AttentionState merged = StartMerge(task);
+  for (int64_t segment = task.first_segment; segment < task.end_segment; ++segment) {
+    const AttentionState state = StateAt(
+        partials == nullptr ? scratch.segment : partials + segment * StateFloats(rows, task.padded_dim()), rows);
+    RunSegment<T>(task, segment, state);
+    if (partials == nullptr) MergeSegment(task, state, merged);
+  }
+  if (partials == nullptr) WriteOut(task, merged);
+}
+
+void RunTaskImpl(const AttentionTask& task, float* partials) {
+  switch (task.shape.kv_dtype) {
+    case DType::kF16:
+      return RunTask<F16Bits>(task, partials);
+    case DType::kBF16:
+      return RunTask<BF16Bits>(task, partials);
+    case DType::kI8:
+      return RunTask<int8_t>(task, partials);
+    default:
+      return RunTask<float>(task, partials);
+  }
+}
+
+// The task covers all segments here.
+void MergePartialsImpl(const AttentionTask& task, float* partials) {
+  const AttentionState merged = StartMerge(task);
+  for (int64_t segment = task.first_segment; segment < task.end_segment; ++segment) {
+    MergeSegment(task, StateAt(partials + segment * StateFloats(task.rows(), task.padded_dim()), task.rows()), merged);
+  }
+  WriteOut(task, merged);
 }
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)
@@ -286,33 +454,114 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace baton::cpu {
+namespace {
 
-const int64_t AttentionWorkspace::kFloats = (sizeof(AttentionScratch) + 63) / 64 * 16;
+constexpr int64_t kScratchBytes = (sizeof(AttentionScratch) + 63) / 64 * 64;
+constexpr int64_t kPartialFloats = 1 << 20;
+constexpr int64_t kCounters = 4096;
+constexpr int64_t kTasksPerThread = 4;  // enough for threads to end together
 
-AttentionWorkspace::AttentionWorkspace(int threads)
-    : scratch_(ZeroedFloats(static_cast<uint64_t>(threads * kFloats))) {}
+int64_t Ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-HWY_EXPORT(AttentionTaskImpl);
+}  // namespace
 
-void Attention(const AttentionShape& shape, std::span<const AttentionSequence> sequences, const void* keys,
-               const void* values, const float* queries, int64_t q_stride, float* out, int64_t out_stride,
-               const AttentionWorkspace& workspace, ThreadPool& pool) {
-  const int64_t tile = std::max<int64_t>(1, kTaskRows / (shape.heads / shape.kv_heads));
-  const auto tiles_of = [&](const AttentionSequence& sequence) { return (sequence.queries + tile - 1) / tile; };
-  int64_t tasks = 0;
-  for (const AttentionSequence& sequence : sequences) tasks += tiles_of(sequence) * shape.kv_heads;
-  pool.Run(tasks, [&](int64_t task, int worker) {
-    size_t index = 0;
-    for (; task >= tiles_of(sequences[index]) * shape.kv_heads; ++index) {
-      task -= tiles_of(sequences[index]) * shape.kv_heads;
-    }
-    const AttentionSequence& sequence = sequences[index];
-    // Later queries see more: start with them, so that the threads end together.
-    const int64_t first = (tiles_of(sequence) - 1 - task / shape.kv_heads) * tile;
-    HWY_DYNAMIC_DISPATCH(AttentionTaskImpl)
-    (shape, sequence, task % shape.kv_heads, first, std::min(tile, sequence.queries - first), keys, values, queries,
-     q_stride, out, out_stride, *reinterpret_cast<AttentionScratch*>(workspace.scratch(worker)));
-  });
+HWY_EXPORT(RunTaskImpl);
+HWY_EXPORT(MergePartialsImpl);
+
+AttentionWorkspace::AttentionWorkspace(int threads, int64_t max_sequences)
+    : scratch_(ZeroedFloats(static_cast<uint64_t>(threads * kScratchBytes) / sizeof(float))),
+      partials_(threads == 1 ? AlignedBuffer() : AlignedBuffer(kPartialFloats * sizeof(float))),
+      finished_(new std::atomic<int32_t>[kCounters]()),
+      shares_(static_cast<size_t>(max_sequences)) {}
+
+AttentionCall::AttentionCall(const AttentionShape& shape, std::span<const AttentionSequence> sequences,
+                             const void* keys, const void* values, const float* queries, int64_t q_stride, float* out,
+                             int64_t out_stride, AttentionWorkspace& workspace, int threads)
+    : shape_(shape),
+      sequences_(sequences),
+      keys_(static_cast<const std::byte*>(keys)),
+      values_(static_cast<const std::byte*>(values)),
+      queries_(queries),
+      q_stride_(q_stride),
+      out_(out),
+      out_stride_(out_stride),
+      workspace_(workspace),
+      tile_(std::max<int64_t>(1, kMaxHeadGroup / (shape.heads / shape.kv_heads))) {
+  const auto parts_of = [&](const AttentionSequence& sequence) {
+    return Ceil(sequence.queries, tile_) * shape.kv_heads;
+  };
+  const auto segments_of = [&](const AttentionSequence& sequence) {
+    return Ceil(sequence.position + sequence.queries, kAttentionSegment);
+  };
+  int64_t parts = 0, segments = 0;
+  for (const AttentionSequence& sequence : sequences) {
+    parts += parts_of(sequence);
+    segments += parts_of(sequence) * segments_of(sequence);
+  }
+  // Splitting along positions costs a merge: only where there are too few tasks without it.
+  const int64_t wanted = threads == 1 ? 0 : kTasksPerThread * threads;
+  const int64_t run = parts >= wanted ? INT64_MAX : std::max<int64_t>(1, segments / wanted);
+  int64_t partials = 0, counters = 0;
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    const AttentionSequence& sequence = sequences[i];
+    const int64_t rows = std::min(tile_, sequence.queries) * (shape.heads / shape.kv_heads);
+    const int64_t floats =
+        parts_of(sequence) * segments_of(sequence) * StateFloats(rows, PaddedToPanel(shape.head_dim));
+    int64_t splits = run == INT64_MAX ? 1 : Ceil(segments_of(sequence), run);
+    if (partials + floats > kPartialFloats || counters + parts_of(sequence) > kCounters) splits = 1;
+    workspace.shares_[i] = {tasks_, splits, partials, counters};
+    tasks_ += parts_of(sequence) * splits;
+    if (splits == 1) continue;
+    partials += floats;
+    counters += parts_of(sequence);
+  }
+}
+
+void AttentionCall::Run(int64_t task, int worker) const {
+  const auto* shares = workspace_.shares_.data();
+  const auto* share = std::upper_bound(shares, shares + sequences_.size(), task,
+                                       [](int64_t t, const auto& s) { return t < s.first_task; }) -
+                      1;
+  const AttentionSequence& sequence = sequences_[static_cast<size_t>(share - shares)];
+  const int64_t index = task - share->first_task;
+  const int64_t part = index / share->splits, split = index % share->splits;
+  // Later queries see more: start with them, so that the threads end together.
+  const int64_t tiles = Ceil(sequence.queries, tile_);
+  const int64_t first_query = (tiles - 1 - part / shape_.kv_heads) * tile_;
+  AttentionTask run{
+      .shape = shape_,
+      .sequence = sequence,
+      .keys = keys_,
+      .values = values_,
+      .queries = queries_,
+      .q_stride = q_stride_,
+      .out = out_,
+      .out_stride = out_stride_,
+      .kv_head = part % shape_.kv_heads,
+      .first_query = first_query,
+      .query_count = std::min(tile_, sequence.queries - first_query),
+      .first_segment = 0,
+      .end_segment = 0,
+      .scratch = *reinterpret_cast<AttentionScratch*>(workspace_.scratch_.data() + worker * kScratchBytes)};
+  const int64_t first_segment = run.begin() / kAttentionSegment, end_segment = Ceil(run.end(), kAttentionSegment);
+  if (share->splits == 1) {
+    run.first_segment = first_segment;
+    run.end_segment = end_segment;
+    return HWY_DYNAMIC_DISPATCH(RunTaskImpl)(run, nullptr);
+  }
+  const int64_t all = Ceil(sequence.position + sequence.queries, kAttentionSegment);
+  run.first_segment = std::max(first_segment, all * split / share->splits);
+  run.end_segment = std::min(end_segment, all * (split + 1) / share->splits);
+  const int64_t rows = std::min(tile_, sequence.queries) * run.group();
+  float* partials =
+      workspace_.partials_.floats() + share->first_partial + part * all * StateFloats(rows, run.padded_dim());
+  if (run.first_segment < run.end_segment) HWY_DYNAMIC_DISPATCH(RunTaskImpl)(run, partials);
+  std::atomic<int32_t>& finished = workspace_.finished_[static_cast<size_t>(share->first_counter + part)];
+  if (finished.fetch_add(1, std::memory_order_acq_rel) + 1 < share->splits) return;
+  finished.store(0, std::memory_order_relaxed);  // for the next call
+  run.first_segment = first_segment;
+  run.end_segment = end_segment;
+  HWY_DYNAMIC_DISPATCH(MergePartialsImpl)(run, partials);
 }
 
 }  // namespace baton::cpu

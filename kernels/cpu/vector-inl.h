@@ -62,23 +62,40 @@ HWY_INLINE float ScalarF32(float value) { return value; }
 HWY_INLINE float ScalarF32(BF16Bits value) { return F32FromBF16(value.bits); }
 HWY_INLINE float ScalarF32(F16Bits value) { return F32FromF16(value.bits); }
 
+HWY_INLINE F32 LoadF32(const int8_t* from) {
+  const hn::Rebind<int8_t, F32Tag> d8;
+  const hn::Rebind<int32_t, F32Tag> d32;
+  return hn::ConvertTo(F32Tag(), hn::PromoteTo(d32, hn::LoadU(d8, from)));
+}
+HWY_INLINE float ScalarF32(int8_t value) { return value; }
+
+// The lanes of one register combined by halves.
+template <class D, class Combine>
+HWY_INLINE float ReduceRegister([[maybe_unused]] D d, hn::Vec<D> v, [[maybe_unused]] const Combine& combine) {
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (hn::MaxLanes(D()) > 1) {
+    const hn::Half<D> half;
+    return ReduceRegister(half, combine(hn::LowerHalf(half, v), hn::UpperHalf(half, v)), combine);
+  }
+#endif
+  return hn::GetLane(v);
+}
+
 // The 16 lanes of `v` combined by halves: lanes i and i + 8, then i + 4, i + 2, i + 1.
-template <typename Combine, typename ScalarCombine>
-HWY_INLINE float ReduceHalves(F32 (&v)[kVectors], const Combine& combine, const ScalarCombine& scalar_combine) {
+template <typename Combine>
+HWY_INLINE float ReduceHalves(F32 (&v)[kVectors], const Combine& combine) {
   for (int width = kVectors / 2; width > 0; width /= 2) {
     for (int i = 0; i < width; ++i) v[i] = combine(v[i], v[i + width]);
   }
-  HWY_ALIGN float lanes[kLanes];
-  hn::Store(v[0], F32Tag(), lanes);
-  for (int width = kLanes / 2; width > 0; width /= 2) {
-    for (int i = 0; i < width; ++i) lanes[i] = scalar_combine(lanes[i], lanes[i + width]);
-  }
-  return lanes[0];
+  return ReduceRegister(F32Tag(), v[0], combine);
 }
 
 HWY_INLINE float SumHalves(F32 (&v)[kVectors]) {
-  return ReduceHalves(
-      v, [](F32 a, F32 b) HWY_ATTR { return hn::Add(a, b); }, [](float a, float b) { return a + b; });
+  return ReduceHalves(v, [](auto a, auto b) HWY_ATTR { return hn::Add(a, b); });
+}
+
+HWY_INLINE float MaxHalves(F32 (&v)[kVectors]) {
+  return ReduceHalves(v, [](auto a, auto b) HWY_ATTR { return hn::Max(a, b); });
 }
 
 // e^x within 2 units in the last place; 0 below -87.3, e^88.3 above 88.3. exp(0) is 1 exactly.

@@ -22,7 +22,9 @@ int RunInspect(const InspectFlags& flags) {
   }();
   if (!model.ok()) return Fail(model.status());
   InspectOptions options = flags.options;
-  options.kv_dtype = flags.kv_dtype == "f32" ? DType::kF32 : flags.kv_dtype == "f16" ? DType::kF16 : DType::kBF16;
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kI8}) {
+    if (DTypeName(dtype) == flags.kv_dtype) options.kv_dtype = dtype;
+  }
   const auto report = Inspect(**model, options);
   if (!report.ok()) return Fail(report.status());
   std::cout << (flags.json ? InspectJson(*report) + "\n" : InspectText(*report));
@@ -39,7 +41,7 @@ Command AddInspect(CLI::App& program) {
       ->required()
       ->type_name("MODEL_PATH");
   command->add_option("--kv_dtype", flags->kv_dtype, "Number format of the KV pool")
-      ->check(CLI::IsMember({"f32", "f16", "bf16"}))
+      ->check(CLI::IsMember({"f32", "f16", "bf16", "int8"}))
       ->capture_default_str();
   command->add_option("--block_size", flags->options.block_size, "Tokens a KV block")
       ->check(CLI::IsMember({16, 32}))

@@ -26,7 +26,7 @@ void WorkerConfig::AddTo(Flags& flags) {
   flags.AddChoice("engine", &engine_name, {"cpu"}, "Engine.");
   flags.AddChoice("weights", &weights, {"auto", "f32", "bf16", "f16", "int8", "int4"},
                   "How matrices are kept in memory.");
-  flags.AddChoice("kv_dtype", &kv_dtype, {"auto", "f32", "bf16", "f16"},
+  flags.AddChoice("kv_dtype", &kv_dtype, {"auto", "f32", "bf16", "f16", "int8"},
                   "KV cache format; auto: the weights' own 16-bit format, f32 for f32 files, f16 for quantised ones.");
   flags.Add("threads", &threads, "Threads of the CPU engine; 0: one for each core this process may use.", 0, 1024);
   flags.Add("engine_probe", &engine_probe,

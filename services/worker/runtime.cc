@@ -21,9 +21,9 @@ absl::StatusOr<WeightsFormat> ParseWeightsFormat(const std::string& name) {
 }
 
 DType KvDType(const std::string& name, DType weights) {
-  if (name == "f32") return DType::kF32;
-  if (name == "f16") return DType::kF16;
-  if (name == "bf16") return DType::kBF16;
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kI8}) {
+    if (name == DTypeName(dtype)) return dtype;
+  }
   switch (weights) {
     case DType::kF32:
     case DType::kF16:

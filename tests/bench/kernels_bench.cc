@@ -51,31 +51,41 @@ BENCHMARK(BM_Linear)
     ->ArgsProduct({{1, 2}, {1, 8, 16, 512}, {896}, {4864}, QuantizedFormats()})
     ->ArgsProduct({{1, 2}, {1, 8, 16}, {151936}, {896}, QuantizedFormats()});
 
-// args: threads, queries, position; 14 query heads, 2 kv heads of 64, bf16
+// args: threads, queries, position, KV format; 14 query heads, 2 kv heads of 64. As many layers as exceed the caches.
 void BM_Attention(benchmark::State& state) {
+  constexpr int64_t kLayers = 24;
   ThreadPool pool(static_cast<int>(state.range(0)));
   const int64_t queries = state.range(1), position = state.range(2), blocks = (position + queries + 15) / 16;
-  const cpu::AttentionShape shape{DType::kBF16, 14, 2, 64, 16, 2 * 2 * 16 * 64, 0.125f, 0};
-  const AlignedBuffer kv = ZeroedFloats(blocks * shape.block_stride / 2);
+  const auto dtype = static_cast<DType>(state.range(3));
+  const int64_t head_stride = static_cast<int64_t>(BytesOf(dtype, 16 * 64)) + (dtype == DType::kI8 ? 64 : 0);
+  const cpu::AttentionShape shape{dtype, 14, 2, 64, 16, head_stride, kLayers * 4 * head_stride, 0.125f, 0};
+  const AlignedBuffer kv = ZeroedFloats(blocks * shape.block_stride / 4);
   std::vector<BlockId> table(blocks);
   for (int64_t i = 0; i < blocks; ++i) table[i] = static_cast<BlockId>(i);
   const AlignedBuffer q = ZeroedFloats(queries * 14 * 64), out = ZeroedFloats(queries * 14 * 64);
   const cpu::AttentionSequence sequence{0, queries, position, table};
-  const cpu::AttentionWorkspace workspace(pool.threads());
+  cpu::AttentionWorkspace workspace(pool.threads(), 1);
+  int64_t layer = 0;
   for (auto _ : state) {
-    cpu::Attention(shape, {&sequence, 1}, kv.data(), kv.data() + shape.block_stride, q.floats(), 14 * 64, out.floats(),
-                   14 * 64, workspace, pool);
+    const std::byte* keys = kv.data() + layer * 4 * head_stride;
+    cpu::Attention(shape, {&sequence, 1}, keys, keys + 2 * head_stride, q.floats(), 14 * 64, out.floats(), 14 * 64,
+                   workspace, pool);
+    layer = (layer + 1) % kLayers;
   }
   const double pairs = static_cast<double>(queries) * (static_cast<double>(position) + 0.5 * (queries + 1));
   state.counters["GFLOP/s"] = benchmark::Counter(4e-9 * 14 * 64 * pairs, benchmark::Counter::kIsIterationInvariantRate);
-  state.counters["GB/s"] = benchmark::Counter(1e-9 * 2 * 2 * 64 * 2 * static_cast<double>(position + queries),
+  state.counters["GB/s"] = benchmark::Counter(1e-9 * 4 / 16 * static_cast<double>(head_stride * (position + queries)),
                                               benchmark::Counter::kIsIterationInvariantRate);
 }
 BENCHMARK(BM_Attention)
     ->UseRealTime()
-    ->ArgNames({"threads", "queries", "position"})
-    ->ArgsProduct({{1, 2}, {512}, {0}})
-    ->ArgsProduct({{1, 2}, {1}, {512, 4096, 32000}});
+    ->ArgNames({"threads", "queries", "position", "kv"})
+    ->ArgsProduct({{1, 2}, {512}, {0, 512, 3584}, {static_cast<int64_t>(DType::kBF16)}})
+    ->ArgsProduct({{1, 2},
+                   {1},
+                   {1024, 4096},
+                   {static_cast<int64_t>(DType::kBF16), static_cast<int64_t>(DType::kF16),
+                    static_cast<int64_t>(DType::kI8)}});
 
 void BM_SwiGlu(benchmark::State& state) {
   const AlignedBuffer gate_up = ZeroedFloats(2 * 4864), out = ZeroedFloats(4864);

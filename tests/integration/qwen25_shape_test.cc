@@ -35,10 +35,13 @@ Written FindWritten(const RunnerHarness& harness, const Sequence& sequence) {
   const KvLayout& layout = harness.layout();
   Written written{layout.layers, layout.kv_heads, layout.head_dim, 0};
   const auto elements_written = [&](uint32_t position, uint32_t layer, uint32_t kv, uint32_t head) {
-    const auto* element = reinterpret_cast<const uint16_t*>(harness.block(sequence.blocks[position / 16])) +
-                          layout.ElementOffset(0, layer, kv, head) + position % 16 * layout.head_dim;
+    const auto* piece = reinterpret_cast<const uint16_t*>(harness.block(sequence.blocks[position / 16]) +
+                                                          layout.HeadOffset(0, layer, kv, head));
+    const uint32_t slot = position % 16;
     uint32_t count = 0;
-    for (uint32_t e = 0; e < layout.head_dim; ++e) count += element[e] != 0xffff;
+    for (uint32_t e = 0; e < layout.head_dim; ++e) {
+      count += piece[kv == 0 ? e * layout.block_size + slot : slot * layout.head_dim + e] != 0xffff;
+    }
     return count;
   };
   for (uint32_t position = 0; position < sequence.blocks.size() * 16; ++position) {

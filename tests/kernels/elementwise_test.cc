@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -117,18 +119,53 @@ TEST(ReferenceExp, IsCloseToTheMathLibrary) {
   }
 }
 
-TEST(KvStore, RoundsToNearestEvenIntoTheSlot) {
-  constexpr int64_t kHeads = 2, kHeadDim = 4, kSlots = 16, kSlot = 5;
-  const std::vector<float> in = RandomFloats(kHeads * kHeadDim, 1);
-  for (const DType dtype : {DType::kF16, DType::kBF16}) {
-    std::vector<uint16_t> block(kHeads * kSlots * kHeadDim, 0xabcd);
-    cpu::StoreKv(dtype, in.data(), kHeads, kHeadDim, kSlot, kSlots * kHeadDim, block.data());
-    for (int64_t i = 0; i < static_cast<int64_t>(block.size()); ++i) {
-      const int64_t head = i / (kSlots * kHeadDim), slot = i / kHeadDim % kSlots;
-      const float value = in[head * kHeadDim + i % kHeadDim];
-      EXPECT_EQ(block[i], slot != kSlot ? 0xabcd : dtype == DType::kF16 ? F16FromF32(value) : BF16FromF32(value));
+TEST(KvStore, RoundsToNearestEvenIntoTheSlotOfEveryHead) {
+  constexpr int64_t kHeads = 2, kHeadDim = 36, kSlots = 16, kSlot = 5, kPiece = kSlots * kHeadDim;
+  std::vector<float> in = RandomFloats(kHeads * kHeadDim, 1);
+  in[3] = std::numeric_limits<float>::quiet_NaN();
+  in[4] = -std::numeric_limits<float>::infinity();
+  in[5] = 1e-40f;
+  ForEveryTarget([&] {
+    for (const DType dtype : {DType::kF16, DType::kBF16}) {
+      const cpu::KvSlot slot{dtype, kHeadDim, kSlots, kPiece * 2, kSlot};
+      std::vector<uint16_t> keys(kHeads * kPiece, 0xabcd), values = keys;
+      cpu::StoreKeys(slot, in.data(), kHeads, keys.data());
+      cpu::StoreValues(slot, in.data(), kHeads, values.data());
+      for (int64_t head = 0; head < kHeads; ++head) {
+        for (int64_t i = 0; i < kPiece; ++i) {
+          const auto expected = [&](int64_t element, int64_t in_slot) -> uint16_t {
+            const float value = in[head * kHeadDim + element];
+            return in_slot != kSlot ? 0xabcd : dtype == DType::kF16 ? F16FromF32(value) : BF16FromF32(value);
+          };
+          ASSERT_EQ(keys[head * kPiece + i], expected(i / kSlots, i % kSlots)) << i;
+          ASSERT_EQ(values[head * kPiece + i], expected(i % kHeadDim, i / kHeadDim)) << i;
+        }
+      }
     }
+  });
+}
+
+TEST(KvStore, Int8HasAScaleForEveryTokenAndHead) {
+  constexpr int64_t kHeads = 3, kHeadDim = 20, kSlots = 16, kPiece = kSlots * (kHeadDim + 4);
+  std::vector<float> in = RandomFloats(kHeads * kHeadDim, 1);
+  for (int64_t e = 0; e < kHeadDim; ++e) in[kHeadDim + e] = 0;
+  in[2 * kHeadDim + 3] = std::numeric_limits<float>::infinity();
+  std::vector<int8_t> keys(kHeads * kPiece), values = keys;
+  const cpu::KvSlot slot{DType::kI8, kHeadDim, kSlots, kPiece, 9};
+  cpu::StoreKeys(slot, in.data(), kHeads, keys.data());
+  cpu::StoreValues(slot, in.data(), kHeads, values.data());
+  const auto scale = [&](const std::vector<int8_t>& pool, int64_t head) {
+    return reinterpret_cast<const float*>(pool.data() + head * kPiece + kSlots * kHeadDim)[9];
+  };
+  float largest = 0;
+  for (int64_t e = 0; e < kHeadDim; ++e) largest = std::max(largest, std::abs(in[e]));
+  EXPECT_EQ(scale(keys, 0), largest / 127);
+  for (int64_t e = 0; e < kHeadDim; ++e) {
+    EXPECT_NEAR(keys[e * kSlots + 9] * scale(keys, 0), in[e], largest / 253) << e;
+    EXPECT_EQ(values[9 * kHeadDim + e], keys[e * kSlots + 9]);
   }
+  EXPECT_EQ(scale(values, 1), 0.0f);
+  EXPECT_TRUE(std::isnan(scale(values, 2)));
 }
 
 }  // namespace

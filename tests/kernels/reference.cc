@@ -115,40 +115,66 @@ void Rope(const std::vector<float>& cosine, const std::vector<float>& sine, floa
 
 float SwiGlu(float gate, float up) { return gate / (1.0f + Exp(-gate)) * up; }
 
-std::vector<float> Attention(const float* query, const std::vector<std::vector<float>>& keys,
-                             const std::vector<std::vector<float>>& values, int64_t begin, int64_t end, float scale) {
-  const size_t head_dim = keys[0].size();
-  std::vector<float> sums(head_dim, 0.0f);
+namespace {
+
+// What was merged of a query's ranges or segments.
+struct State {
   float maximum = -kInfinity, total = 0;
-  for (int64_t start = begin / cpu::kAttentionRange * cpu::kAttentionRange; start < end;
-       start += cpu::kAttentionRange) {
-    const int64_t first = std::max(begin, start), last = std::min(end, start + cpu::kAttentionRange);
-    std::vector<float> weights(cpu::kAttentionRange, -kInfinity);
-    float range_maximum = -kInfinity;
-    for (int64_t p = first; p < last; ++p) {
-      float dot = 0;
-      for (size_t e = 0; e < head_dim; ++e) dot = std::fma(query[e], keys[p][e], dot);
-      weights[p - start] = dot * scale;
-      range_maximum = std::max(range_maximum, dot * scale);
-    }
-    float lanes[16] = {};
-    for (int64_t j = 0; j < cpu::kAttentionRange; ++j) {
-      weights[j] = Exp(weights[j] - range_maximum);
-      lanes[j % 16] += weights[j];
-    }
-    const float range_total = SumHalves(lanes);
-    const float merged = std::max(maximum, range_maximum);
-    const float old_share = Exp(maximum - merged), new_share = Exp(range_maximum - merged);
+  std::vector<float> sums;
+
+  explicit State(size_t head_dim) : sums(head_dim, 0.0f) {}
+  void Merge(const State& next) {
+    const float merged = std::max(maximum, next.maximum);
+    const float old_share = Exp(maximum - merged), new_share = Exp(next.maximum - merged);
     maximum = merged;
-    total = std::fma(range_total, new_share, total * old_share);
-    for (size_t e = 0; e < head_dim; ++e) {
-      float sum = 0;
-      for (int64_t p = first; p < last; ++p) sum = std::fma(weights[p - start], values[p][e], sum);
-      sums[e] = std::fma(sum, new_share, sums[e] * old_share);
-    }
+    total = std::fma(next.total, new_share, total * old_share);
+    for (size_t e = 0; e < sums.size(); ++e) sums[e] = std::fma(next.sums[e], new_share, sums[e] * old_share);
   }
-  for (float& sum : sums) sum /= total;
-  return sums;
+};
+
+// Positions [first, last) of the range that starts at `start`.
+State Range(const float* query, const KvRows& keys, const KvRows& values, int64_t start, int64_t first, int64_t last,
+            float scale) {
+  const size_t head_dim = keys.rows[0].size();
+  State state(head_dim);
+  std::vector<float> weights(cpu::kAttentionRange, -kInfinity);
+  for (int64_t p = first; p < last; ++p) {
+    float dot = 0;
+    for (size_t e = 0; e < head_dim; ++e) dot = std::fma(query[e], keys.rows[p][e], dot);
+    if (!keys.scales.empty()) dot *= keys.scales[p];
+    weights[p - start] = dot * scale;
+    state.maximum = std::max(state.maximum, dot * scale);
+  }
+  float lanes[16] = {};
+  for (int64_t j = 0; j < cpu::kAttentionRange; ++j) {
+    weights[j] = Exp(weights[j] - state.maximum);
+    lanes[j % 16] += weights[j];
+  }
+  state.total = SumHalves(lanes);
+  for (int64_t p = first; p < last; ++p) {
+    const float weight = values.scales.empty() ? weights[p - start] : weights[p - start] * values.scales[p];
+    for (size_t e = 0; e < head_dim; ++e) state.sums[e] = std::fma(weight, values.rows[p][e], state.sums[e]);
+  }
+  return state;
+}
+
+}  // namespace
+
+std::vector<float> Attention(const float* query, const KvRows& keys, const KvRows& values, int64_t begin, int64_t end,
+                             float scale) {
+  const size_t head_dim = keys.rows[0].size();
+  State merged(head_dim);
+  for (int64_t segment = begin / cpu::kAttentionSegment; segment * cpu::kAttentionSegment < end; ++segment) {
+    State state(head_dim);
+    for (int64_t start = segment * cpu::kAttentionSegment; start < (segment + 1) * cpu::kAttentionSegment;
+         start += cpu::kAttentionRange) {
+      const int64_t first = std::max(begin, start), last = std::min(end, start + cpu::kAttentionRange);
+      if (first < last) state.Merge(Range(query, keys, values, start, first, last, scale));
+    }
+    merged.Merge(state);
+  }
+  for (float& sum : merged.sums) sum /= merged.total;
+  return merged.sums;
 }
 
 }  // namespace baton::reference

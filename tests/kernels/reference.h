@@ -40,9 +40,15 @@ void Rope(const std::vector<float>& cosine, const std::vector<float>& sine, floa
 
 float SwiGlu(float gate, float up);
 
-// One query of one head against keys and values [positions][head_dim] of its kv head, both already rounded. It sees
-// positions [begin, end). [head_dim].
-std::vector<float> Attention(const float* query, const std::vector<std::vector<float>>& keys,
-                             const std::vector<std::vector<float>>& values, int64_t begin, int64_t end, float scale);
+// Keys or values of one kv head: [positions][head_dim], already rounded to the pool's format; with int8, whole numbers
+// and a scale for each position.
+struct KvRows {
+  std::vector<std::vector<float>> rows;
+  std::vector<float> scales;  // empty: none
+};
+
+// One query of one head, which sees positions [begin, end). [head_dim].
+std::vector<float> Attention(const float* query, const KvRows& keys, const KvRows& values, int64_t begin, int64_t end,
+                             float scale);
 
 }  // namespace baton::reference

@@ -53,7 +53,7 @@ TEST(CpuRunner, AnyChunkingGivesTheSameBits) {
                                              {"Qwen3ForCausalLM", WeightsFormat::kBF16},
                                              {"Qwen2ForCausalLM", WeightsFormat::kInt8},
                                              {"Qwen3ForCausalLM", WeightsFormat::kInt4}}) {
-    for (const DType kv_dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    for (const DType kv_dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kI8}) {
       const auto weights = TinyWeights(architecture, format);
       const std::vector<TokenId> prompt = RandomTokens(150, 1);
       const std::vector<float> whole = RunAlone(weights, kv_dtype, prompt, {})[0];

@@ -66,10 +66,25 @@ TEST_F(CommitVerifier, PD_05_OneFlippedBitInAnyBlockIsDataLoss) {
 TEST_F(CommitVerifier, ZeroesOnlyTheUnusedSlotsOfItsBlock) {
   const std::vector<std::byte> before = memory_;
   ZeroUnusedSlots(kTinyLayout, memory_, 4, 9);
-  const uint64_t slot_bytes = kTinyLayout.head_dim * sizeof(float);
   for (uint64_t i = 0; i < memory_.size(); ++i) {
-    const bool unused = i / kTinyLayout.BytesPerBlock() == 4 && i / slot_bytes % 16 >= 9;
+    const bool is_value = i / kTinyLayout.HeadBytes() % 2 == 1;
+    const uint64_t number = i / sizeof(float), slot = (is_value ? number / kTinyLayout.head_dim : number) % 16;
+    const bool unused = i / kTinyLayout.BytesPerBlock() == 4 && slot >= 9;
     ASSERT_EQ(memory_[i], unused ? std::byte{0} : before[i]) << "byte " << i;
+  }
+}
+
+TEST(ZeroUnusedSlots, TakesTheScalesOfInt8AsWell) {
+  const KvLayout layout{.dtype = DType::kI8, .layers = 1, .kv_heads = 2, .head_dim = 8, .block_size = 16};
+  std::vector<std::byte> memory(layout.BytesPerBlock(), std::byte{0xff});
+  ZeroUnusedSlots(layout, memory, 0, 15);
+  uint64_t zeros = 0;
+  for (const std::byte byte : memory) zeros += byte == std::byte{0};
+  EXPECT_EQ(zeros, layout.BytesPerToken());
+  for (uint32_t kv = 0; kv < 2; ++kv) {
+    const auto* end = reinterpret_cast<const uint32_t*>(memory.data() + layout.HeadOffset(0, 0, kv, 1));
+    EXPECT_EQ(end[-1], 0u);
+    EXPECT_EQ(end[-2], 0xffffffffu);
   }
 }
 

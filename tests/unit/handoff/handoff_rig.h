@@ -126,14 +126,16 @@ inline std::vector<BlockId> BlockRange(BlockId first, uint32_t count) {
 // Equality of the used slots of a block that holds `used` tokens on both sides, and zeros beyond on the decode side.
 inline void ExpectSameKv(const PrefillEnd& prefill, BlockId source, const DecodeEnd& decode, BlockId target,
                          uint32_t used = 16) {
-  const uint64_t slot_bytes = kTinyLayout.head_dim * sizeof(float);
+  const uint32_t head_dim = kTinyLayout.head_dim, numbers = 16 * head_dim;
   for (uint32_t layer = 0; layer < kTinyLayout.layers; ++layer) {
     for (uint32_t kv = 0; kv < 2; ++kv) {
-      const uint64_t offset = kTinyLayout.ElementOffset(0, layer, kv, 0) * sizeof(float);
-      const std::span<const std::byte> from = prefill.Block(source).subspan(offset, 16 * slot_bytes);
-      const std::span<const std::byte> to = decode.Block(target).subspan(offset, 16 * slot_bytes);
-      EXPECT_EQ(std::memcmp(from.data(), to.data(), used * slot_bytes), 0) << "block " << source << " -> " << target;
-      for (const std::byte byte : to.subspan(used * slot_bytes)) ASSERT_EQ(byte, std::byte{0});
+      const uint64_t offset = kTinyLayout.HeadOffset(0, layer, kv, 0);
+      const auto* from = reinterpret_cast<const uint32_t*>(prefill.Block(source).subspan(offset).data());
+      const auto* to = reinterpret_cast<const uint32_t*>(decode.Block(target).subspan(offset).data());
+      for (uint32_t i = 0; i < numbers; ++i) {
+        const uint32_t slot = kv == 0 ? i % 16 : i / head_dim;
+        ASSERT_EQ(to[i], slot < used ? from[i] : 0) << "number " << i << " of block " << source << " -> " << target;
+      }
     }
   }
 }

@@ -23,13 +23,22 @@ TEST(KvLayout, PD_09_BlocksForLengthsAroundBlockBorders) {
   EXPECT_EQ(kQwen.BlocksFor(33), 3u);
 }
 
-// [block][layer][k|v][kv_head][slot][head_dim]
+// [block][layer][k|v][kv_head]
 TEST(KvLayout, OffsetsAreBlockMajor) {
   const KvLayout layout{.dtype = DType::kF32, .layers = 2, .kv_heads = 3, .head_dim = 4, .block_size = 16};
-  EXPECT_EQ(layout.ElementOffset(0, 0, 0, 1), 16u * 4);
-  EXPECT_EQ(layout.ElementOffset(0, 0, 1, 0), 3u * 16 * 4);
-  EXPECT_EQ(layout.ElementOffset(0, 1, 0, 0), 2u * 3 * 16 * 4);
-  EXPECT_EQ(layout.ElementOffset(1, 0, 0, 0) * 4, layout.BytesPerBlock());
+  EXPECT_EQ(layout.HeadBytes(), 16u * 4 * 4);
+  EXPECT_EQ(layout.HeadOffset(0, 0, 0, 1), layout.HeadBytes());
+  EXPECT_EQ(layout.HeadOffset(0, 0, 1, 0), 3 * layout.HeadBytes());
+  EXPECT_EQ(layout.HeadOffset(0, 1, 0, 0), 2 * 3 * layout.HeadBytes());
+  EXPECT_EQ(layout.HeadOffset(1, 0, 0, 0), layout.BytesPerBlock());
+}
+
+TEST(KvLayout, Int8AddsAScaleForEveryTokenAndHead) {
+  KvLayout layout = kQwen;
+  layout.dtype = DType::kI8;
+  EXPECT_EQ(layout.BytesPerToken(), 12288u / 2 + 24 * 2 * 2 * 4);
+  EXPECT_EQ(layout.HeadBytes(), 16u * (64 + 4));
+  EXPECT_EQ(layout.HeadOffset(1, 0, 0, 0), layout.BytesPerBlock());
 }
 
 TEST(KvLayout, PD_08_EveryFieldChangesTheHash) {

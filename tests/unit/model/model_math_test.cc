@@ -18,6 +18,7 @@ TEST(ModelMath, Qwen25Shape) {
   EXPECT_EQ(KvBytesPerToken(config, DType::kBF16), 12'288u);
   EXPECT_EQ(KvBytesPerToken(config, DType::kBF16, config.heads), 7 * 12'288u);
   EXPECT_EQ(KvBytesPerToken(config, DType::kF32, 1), 12'288u);
+  EXPECT_EQ(KvBytesPerToken(config, DType::kI8), 6'528u);  // a scale for each of 2 x 24 x 2 heads
 }
 
 TEST(ModelMath, CountEqualsTheTensorsOfEveryArchitecture) {
