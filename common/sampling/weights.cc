@@ -66,33 +66,23 @@ float MaskNonFinite(std::span<float> logits) {
   return *std::max_element(lanes.begin(), lanes.end());
 }
 
-float MaxLogit(std::span<const float> logits) {
-  std::array<float, kLanes> lanes;
-  lanes.fill(kImpossible);
-  size_t i = 0;
-  for (; i + kLanes <= logits.size(); i += kLanes) {
-    for (size_t lane = 0; lane < kLanes; ++lane) {
-      lanes[lane] = logits[i + lane] > lanes[lane] ? logits[i + lane] : lanes[lane];
-    }
-  }
-  for (; i < logits.size(); ++i) lanes[0] = std::max(lanes[0], logits[i]);
-  return *std::max_element(lanes.begin(), lanes.end());
-}
-
-void LogitsToWeights(std::span<float> logits, float max, float temperature) {
-  for (float& logit : logits) logit = ExpNonPositive((logit - max) / temperature);
-}
-
 KeptPrefix KeepTopK(std::span<const float> weights, KeptPrefix kept, uint32_t k) {
   if (k >= weights.size()) return kept;
   return ShortestPrefix(weights, kept, std::max<uint32_t>(k, 1), [](float) { return uint64_t{1}; });
 }
 
+uint64_t ShareOfMass(uint64_t mass, float p) {
+  const uint64_t scaled = static_cast<uint64_t>(static_cast<double>(p) * 4294967296.0);
+  return std::max<uint64_t>(static_cast<uint64_t>(static_cast<unsigned __int128>(mass) * scaled >> 32), 1);
+}
+
+KeptPrefix KeepMass(std::span<const float> weights, KeptPrefix kept, uint64_t goal) {
+  return ShortestPrefix(weights, kept, goal, WeightMass);
+}
+
 KeptPrefix KeepTopP(std::span<const float> weights, KeptPrefix kept, float p) {
   if (p >= 1.0f) return kept;
-  const uint64_t scaled = static_cast<uint64_t>(static_cast<double>(p) * 4294967296.0);
-  const auto goal = static_cast<uint64_t>(static_cast<unsigned __int128>(KeptMass(weights, kept)) * scaled >> 32);
-  return ShortestPrefix(weights, kept, std::max<uint64_t>(goal, 1), WeightMass);
+  return KeepMass(weights, kept, ShareOfMass(KeptMass(weights, kept), p));
 }
 
 KeptPrefix KeepMinP(KeptPrefix kept, float p) {

@@ -18,12 +18,6 @@ inline uint64_t WeightMass(float weight) { return static_cast<uint64_t>(weight *
 // Turns NaN and infinities into -inf ("impossible") in place; returns the largest logit, -inf when none is possible.
 float MaskNonFinite(std::span<float> logits);
 
-// Largest of logits that hold no NaN.
-float MaxLogit(std::span<const float> logits);
-
-// logits[i] becomes exp((logits[i] - max) / temperature), 0 for -inf.
-void LogitsToWeights(std::span<float> logits, float max, float temperature);
-
 // A prefix of the ids in the order "weight descending, then id ascending": what a filter left over.
 struct KeptPrefix {
   uint32_t smallest_bits = std::bit_cast<uint32_t>(1.0f / 1099511627776.0f);  // bits of the smallest weight kept ...
@@ -39,6 +33,10 @@ struct KeptPrefix {
 KeptPrefix KeepTopK(std::span<const float> weights, KeptPrefix kept, uint32_t k);
 // The shortest prefix that holds `p` of the mass in `kept`.
 KeptPrefix KeepTopP(std::span<const float> weights, KeptPrefix kept, float p);
+// That prefix as an amount: `p` of `mass`, at least 1.
+uint64_t ShareOfMass(uint64_t mass, float p);
+// The shortest prefix that holds `goal`; `kept` when all of it holds less.
+KeptPrefix KeepMass(std::span<const float> weights, KeptPrefix kept, uint64_t goal);
 // Weights of at least `p` times the largest.
 KeptPrefix KeepMinP(KeptPrefix kept, float p);
 
