@@ -100,7 +100,7 @@ class AttentionCall {
 
 inline void Attention(const AttentionShape& shape, std::span<const AttentionSequence> sequences, const void* keys,
                       const void* values, const float* queries, int64_t q_stride, float* out, int64_t out_stride,
-                      AttentionWorkspace& workspace, ThreadPool& pool) {
+                      AttentionWorkspace& workspace, TaskRunner& pool) {
   const AttentionCall call(shape, sequences, keys, values, queries, q_stride, out, out_stride, workspace,
                            pool.threads());
   pool.Run(call.tasks(), [&](int64_t task, int worker) { call.Run(task, worker); });

@@ -40,10 +40,10 @@ class LinearWorkspace {
 // x: [rows, inputs], row stride `x_stride`. y: [rows, PaddedToPanel(outputs)], row stride `y_stride`; what lies between
 // outputs and the padded width is overwritten. bias: [PaddedToPanel(outputs)] or null. Allocates nothing.
 void Linear(const PanelMatrix& weights, const float* bias, const float* x, int64_t x_stride, int64_t rows, float* y,
-            int64_t y_stride, const LinearWorkspace& workspace, ThreadPool& pool);
+            int64_t y_stride, const LinearWorkspace& workspace, TaskRunner& pool);
 
 // The second half of it for quantised weights: rows [0, rows) of `x` were quantised before, by whoever made them.
 void QuantizedLinear(const PanelMatrix& weights, const float* bias, const QuantizedRows& x, int64_t rows, float* y,
-                     int64_t y_stride, ThreadPool& pool);
+                     int64_t y_stride, TaskRunner& pool);
 
 }  // namespace baton::cpu

@@ -68,6 +68,7 @@ ThreadPool::~ThreadPool() {
 
 void ThreadPool::RunErased(int64_t tasks, Erased body, const void* context) {
   if (tasks <= 0) return;
+  ++runs_;
   if (workers_.empty() || tasks == 1) {
     for (int64_t task = 0; task < tasks; ++task) body(context, task, 0);
     return;
@@ -83,6 +84,23 @@ void ThreadPool::RunErased(int64_t tasks, Erased body, const void* context) {
   while (RunOneTask(0)) {
   }
   for (uint32_t done = done_.load(std::memory_order_acquire); done != count;) done = SpinThenWait(done_, done);
+}
+
+void ThreadPool::Team::RunErased(int64_t tasks, Erased body, const void* context) {
+  if (tasks <= 0) return;
+  BATON_CHECK(tasks <= int64_t{UINT32_MAX - end_});
+  const uint32_t begin = end_;
+  end_ += static_cast<uint32_t>(tasks);
+  std::atomic<uint32_t>& next = pool_.team_next_;
+  std::atomic<uint32_t>& done = pool_.team_done_;
+  // Every task of the Runs before is done, so `next` is at least `begin`; a late member finds it beyond `end_`.
+  for (uint32_t task = next.load(std::memory_order_relaxed); task < end_;) {
+    if (!next.compare_exchange_weak(task, task + 1, std::memory_order_relaxed)) continue;
+    body(context, task - begin, worker_);
+    if (done.fetch_add(1, std::memory_order_acq_rel) + 1 == end_) done.notify_all();
+    task = next.load(std::memory_order_relaxed);
+  }
+  for (uint32_t now = done.load(std::memory_order_acquire); now < end_;) now = SpinThenWait(done, now);
 }
 
 bool ThreadPool::RunOneTask(int worker) {

@@ -105,11 +105,9 @@ CpuRunner::CpuRunner(std::shared_ptr<const CpuWeights> weights, const KvLayout& 
 }
 
 template <typename Body>
-void CpuRunner::ForRows(int64_t rows, const Body& body) {
-  if (rows < 16) return body(int64_t{0}, rows);
-  constexpr int64_t kRowsPerTask = 8;
-  threads_.Run((rows + kRowsPerTask - 1) / kRowsPerTask,
-               [&](int64_t task, int) { body(task * kRowsPerTask, std::min(rows, (task + 1) * kRowsPerTask)); });
+void CpuRunner::ForRows(TaskRunner& team, int64_t rows, const Body& body) {
+  const int64_t each = std::clamp<int64_t>(rows / (4 * team.threads()), 1, 8);
+  team.Run((rows + each - 1) / each, [&](int64_t task, int) { body(task * each, std::min(rows, (task + 1) * each)); });
 }
 
 absl::Status CpuRunner::Validate(std::span<const StepSequence> batch, std::span<std::span<float>> logits) const {
@@ -149,39 +147,52 @@ absl::Status CpuRunner::Validate(std::span<const StepSequence> batch, std::span<
 
 absl::Status CpuRunner::Step(std::span<const StepSequence> batch, std::span<std::span<float>> logits) {
   BATON_RETURN_IF_ERROR(Validate(batch, logits));
-  Embed(batch);
-  int64_t rows = sequences_.empty() ? 0 : sequences_.back().first_row + sequences_.back().queries;
+  int64_t rows = PlaceRows(batch);
+  threads_.RunTogether([&](TaskRunner& team) { Embed(team, rows); });
   const uint32_t layers = weights_->config.layers;
-  for (uint32_t layer = 0; layer < layers; ++layer) {
-    ProjectAndStore(layer, rows);
-    if (layer + 1 == layers) rows = KeepWantedRows(batch);
-    if (rows == 0) break;
-    Attend(layer, rows);
-    FeedForward(layer, rows);
+  for (uint32_t layer = 0; layer < layers && rows > 0; ++layer) {
+    const bool last = layer + 1 == layers;
+    if (last) {
+      threads_.RunTogether([&](TaskRunner& team) { ProjectAndStore(team, layer, rows); });
+      rows = KeepWantedRows(batch);
+    }
+    const cpu::AttentionCall attention = PlanAttention(layer);
+    threads_.RunTogether([&](TaskRunner& team) {
+      if (!last) ProjectAndStore(team, layer, rows);
+      Attend(team, attention, layer, rows);
+      FeedForward(team, layer, rows);
+    });
   }
   ComputeLogits(batch, logits);
   CountWork(batch);
   return absl::OkStatus();
 }
 
-void CpuRunner::Embed(std::span<const StepSequence> batch) {
-  const model::ModelConfig& config = weights_->config;
-  const int64_t pairs = config.head_dim / 2;
+// Gives every token of the step its row; returns their number.
+int64_t CpuRunner::PlaceRows(std::span<const StepSequence> batch) {
   sequences_.clear();
   int64_t row = 0;
   for (const StepSequence& sequence : batch) {
-    const auto queries = static_cast<int64_t>(sequence.tokens.size());
-    sequences_.push_back({row, queries, sequence.position, sequence.blocks});
-    threads_.Run(queries, [&](int64_t i, int) {
-      const uint32_t position = sequence.position + static_cast<uint32_t>(i);
-      rows_[row + i] = {sequence.blocks[position / layout_.block_size], position % layout_.block_size};
-      cpu::Embedding(weights_->embedding, sequence.tokens.subspan(i, 1), hidden_.floats() + (row + i) * config.hidden);
-      cpu::RopeAngles(position, weights_->rope.inverse_frequencies.data(), pairs, weights_->rope.attention_scale,
-                      cosine_.floats() + (row + i) * pairs, sine_.floats() + (row + i) * pairs);
-    });
-    row += queries;
+    sequences_.push_back({row, static_cast<int64_t>(sequence.tokens.size()), sequence.position, sequence.blocks});
+    uint32_t position = sequence.position;
+    for (const TokenId& token : sequence.tokens) {
+      rows_[row++] = {&token, position, sequence.blocks[position / layout_.block_size]};
+      ++position;
+    }
   }
-  ForRows(row, [&](int64_t first, int64_t end) {
+  return row;
+}
+
+// Embeddings in hidden_, angles of the rotary embedding, and the first layer's input in normed_.
+void CpuRunner::Embed(TaskRunner& team, int64_t rows) {
+  const model::ModelConfig& config = weights_->config;
+  const int64_t pairs = config.head_dim / 2;
+  ForRows(team, rows, [&](int64_t first, int64_t end) {
+    for (int64_t row = first; row < end; ++row) {
+      cpu::Embedding(weights_->embedding, {rows_[row].token, 1}, hidden_.floats() + row * config.hidden);
+      cpu::RopeAngles(rows_[row].position, weights_->rope.inverse_frequencies.data(), pairs,
+                      weights_->rope.attention_scale, cosine_.floats() + row * pairs, sine_.floats() + row * pairs);
+    }
     cpu::RmsNorm(hidden_.floats() + first * config.hidden, config.hidden, weights_->layers[0].attention_norm,
                  config.rms_norm_eps, end - first, config.hidden, normed_.floats() + first * config.hidden,
                  config.hidden);
@@ -189,11 +200,13 @@ void CpuRunner::Embed(std::span<const StepSequence> batch) {
 }
 
 // normed_ to queries in qkv_, and keys and values in the pool.
-void CpuRunner::ProjectAndStore(uint32_t layer, int64_t rows) {
+void CpuRunner::ProjectAndStore(TaskRunner& team, uint32_t layer, int64_t rows) {
   const CpuLayerWeights& weights = weights_->layers[layer];
   cpu::Linear(weights.qkv, weights.qkv_bias, normed_.floats(), weights_->config.hidden, rows, qkv_.floats(),
-              cpu::PaddedToPanel(weights.qkv.outputs), linear_, threads_);
-  RotateAndStore(layer, rows);
+              cpu::PaddedToPanel(weights.qkv.outputs), linear_, team);
+  ForRows(team, rows, [&](int64_t first, int64_t end) {
+    for (int64_t row = first; row < end; ++row) RotateAndStore(layer, row);
+  });
 }
 
 // Once the last layer's keys and values are stored, only rows whose logits are wanted matter: they move to the front.
@@ -216,11 +229,8 @@ int64_t CpuRunner::KeepWantedRows(std::span<const StepSequence> batch) {
   return wanted;
 }
 
-// Queries in qkv_ to delta_: what attention adds to the residual stream.
-void CpuRunner::Attend(uint32_t layer, int64_t rows) {
+cpu::AttentionCall CpuRunner::PlanAttention(uint32_t layer) {
   const model::ModelConfig& config = weights_->config;
-  const CpuLayerWeights& weights = weights_->layers[layer];
-  const int64_t qkv_stride = cpu::PaddedToPanel(weights.qkv.outputs);
   const cpu::AttentionShape shape{.kv_dtype = layout_.dtype,
                                   .heads = config.heads,
                                   .kv_heads = config.kv_heads,
@@ -230,64 +240,78 @@ void CpuRunner::Attend(uint32_t layer, int64_t rows) {
                                   .block_stride = static_cast<int64_t>(layout_.BytesPerBlock()),
                                   .scale = 1.0f / std::sqrt(static_cast<float>(config.head_dim)),
                                   .window = config.windows.empty() ? 0 : config.windows[layer]};
-  cpu::Attention(shape, sequences_, pool_.data() + layout_.HeadOffset(0, layer, 0, 0),
-                 pool_.data() + layout_.HeadOffset(0, layer, 1, 0), qkv_.floats(), qkv_stride, context_.floats(),
-                 config.q_rows(), attention_, threads_);
-  cpu::Linear(weights.o, weights.o_bias, context_.floats(), config.q_rows(), rows, delta_.floats(),
-              cpu::PaddedToPanel(config.hidden), linear_, threads_);
+  return {shape,
+          sequences_,
+          pool_.data() + layout_.HeadOffset(0, layer, 0, 0),
+          pool_.data() + layout_.HeadOffset(0, layer, 1, 0),
+          qkv_.floats(),
+          cpu::PaddedToPanel(weights_->layers[layer].qkv.outputs),
+          context_.floats(),
+          config.q_rows(),
+          attention_,
+          threads_.threads()};
 }
 
-void CpuRunner::RotateAndStore(uint32_t layer, int64_t rows) {
+// Queries in qkv_ to delta_: what attention adds to the residual stream.
+void CpuRunner::Attend(TaskRunner& team, const cpu::AttentionCall& attention, uint32_t layer, int64_t rows) {
+  const model::ModelConfig& config = weights_->config;
+  const CpuLayerWeights& weights = weights_->layers[layer];
+  team.Run(attention.tasks(), [&](int64_t task, int worker) { attention.Run(task, worker); });
+  cpu::Linear(weights.o, weights.o_bias, context_.floats(), config.q_rows(), rows, delta_.floats(),
+              cpu::PaddedToPanel(config.hidden), linear_, team);
+}
+
+// One row's queries and keys rotated, keys and values in the pool.
+void CpuRunner::RotateAndStore(uint32_t layer, int64_t row) {
   const model::ModelConfig& config = weights_->config;
   const CpuLayerWeights& weights = weights_->layers[layer];
   const int64_t head_dim = config.head_dim;
   const int64_t pairs = head_dim / 2;
-  const int64_t stride = cpu::PaddedToPanel(weights.qkv.outputs);
-  ForRows(rows, [&](int64_t first, int64_t end) {
-    for (int64_t row = first; row < end; ++row) {
-      float* q = qkv_.floats() + row * stride;
-      float* k = q + config.q_rows();
-      float* v = k + config.kv_rows();
-      if (weights.q_norm != nullptr) {
-        cpu::RmsNorm(q, head_dim, weights.q_norm, config.rms_norm_eps, config.heads, head_dim, q, head_dim);
-        cpu::RmsNorm(k, head_dim, weights.k_norm, config.rms_norm_eps, config.kv_heads, head_dim, k, head_dim);
-      }
-      // Heads of q and k lie one behind the other.
-      cpu::Rope(cosine_.floats() + row * pairs, sine_.floats() + row * pairs, config.heads + config.kv_heads, head_dim,
-                q);
-      const cpu::KvSlot slot{.dtype = layout_.dtype,
-                             .head_dim = head_dim,
-                             .block_size = layout_.block_size,
-                             .head_stride = static_cast<int64_t>(layout_.HeadBytes()),
-                             .slot = rows_[row].slot};
-      cpu::StoreKeys(slot, k, config.kv_heads, pool_.data() + layout_.HeadOffset(rows_[row].block, layer, 0, 0));
-      cpu::StoreValues(slot, v, config.kv_heads, pool_.data() + layout_.HeadOffset(rows_[row].block, layer, 1, 0));
-    }
-  });
+  float* q = qkv_.floats() + row * cpu::PaddedToPanel(weights.qkv.outputs);
+  float* k = q + config.q_rows();
+  float* v = k + config.kv_rows();
+  if (weights.q_norm != nullptr) {
+    cpu::RmsNorm(q, head_dim, weights.q_norm, config.rms_norm_eps, config.heads, head_dim, q, head_dim);
+    cpu::RmsNorm(k, head_dim, weights.k_norm, config.rms_norm_eps, config.kv_heads, head_dim, k, head_dim);
+  }
+  // Heads of q and k lie one behind the other.
+  cpu::Rope(cosine_.floats() + row * pairs, sine_.floats() + row * pairs, config.heads + config.kv_heads, head_dim, q);
+  const cpu::KvSlot slot{.dtype = layout_.dtype,
+                         .head_dim = head_dim,
+                         .block_size = layout_.block_size,
+                         .head_stride = static_cast<int64_t>(layout_.HeadBytes()),
+                         .slot = rows_[row].position % layout_.block_size};
+  cpu::StoreKeys(slot, k, config.kv_heads, pool_.data() + layout_.HeadOffset(rows_[row].block, layer, 0, 0));
+  cpu::StoreValues(slot, v, config.kv_heads, pool_.data() + layout_.HeadOffset(rows_[row].block, layer, 1, 0));
 }
 
 // delta_ of attention to the residual stream with both half layers added, and normed_ for what follows.
-void CpuRunner::FeedForward(uint32_t layer, int64_t rows) {
+void CpuRunner::FeedForward(TaskRunner& team, uint32_t layer, int64_t rows) {
   const model::ModelConfig& config = weights_->config;
   const CpuLayerWeights& weights = weights_->layers[layer];
   const int64_t hidden = config.hidden;
+  const int64_t intermediate = config.intermediate;
   const int64_t delta_stride = cpu::PaddedToPanel(hidden);
   const int64_t gate_up_stride = cpu::PaddedToPanel(weights.gate_up.outputs);
   const auto add_and_norm = [&](const float* norm) {
-    ForRows(rows, [&](int64_t first, int64_t end) {
+    ForRows(team, rows, [&](int64_t first, int64_t end) {
       cpu::AddRmsNorm(hidden_.floats() + first * hidden, delta_.floats() + first * delta_stride, delta_stride, norm,
                       config.rms_norm_eps, end - first, hidden, normed_.floats() + first * hidden);
     });
   };
   add_and_norm(weights.ffn_norm);
   cpu::Linear(weights.gate_up, nullptr, normed_.floats(), hidden, rows, gate_up_.floats(), gate_up_stride, linear_,
-              threads_);
-  ForRows(rows, [&](int64_t first, int64_t end) {
-    cpu::SwiGlu(gate_up_.floats() + first * gate_up_stride, gate_up_stride, end - first, config.intermediate,
-                ffn_.floats() + first * config.intermediate);
+              team);
+  // Pieces of a row: a single one keeps all threads busy, too.
+  constexpr int64_t kPiece = 1024;
+  const int64_t pieces = (intermediate + kPiece - 1) / kPiece;
+  team.Run(rows * pieces, [&](int64_t task, int) {
+    const int64_t row = task / pieces, first = task % pieces * kPiece;
+    const float* gate = gate_up_.floats() + row * gate_up_stride + first;
+    cpu::SwiGlu(gate, gate + intermediate, std::min(kPiece, intermediate - first),
+                ffn_.floats() + row * intermediate + first);
   });
-  cpu::Linear(weights.down, nullptr, ffn_.floats(), config.intermediate, rows, delta_.floats(), delta_stride, linear_,
-              threads_);
+  cpu::Linear(weights.down, nullptr, ffn_.floats(), intermediate, rows, delta_.floats(), delta_stride, linear_, team);
   const bool last = layer + 1 == config.layers;
   add_and_norm(last ? weights_->final_norm : weights_->layers[layer + 1].attention_norm);
 }
@@ -302,8 +326,9 @@ void CpuRunner::ComputeLogits(std::span<const StepSequence> batch, std::span<std
     logits[i] = {logits_.floats() + wanted * stride, weights_->config.vocab};
     ++wanted;
   }
-  cpu::Linear(weights_->lm_head, nullptr, normed_.floats(), hidden, wanted, logits_.floats(), stride, linear_,
-              threads_);
+  threads_.RunTogether([&](TaskRunner& team) {
+    cpu::Linear(weights_->lm_head, nullptr, normed_.floats(), hidden, wanted, logits_.floats(), stride, linear_, team);
+  });
 }
 
 void CpuRunner::CountWork(std::span<const StepSequence> batch) {

@@ -56,23 +56,28 @@ class CpuRunner final : public Runner {
   uint32_t max_batch() const override { return options_.max_batch; }
   NumericsHash numerics_hash() const override;
   StepWork last_work() const override { return work_; }
+  // Times that all threads met, over all steps.
+  uint64_t thread_runs() const { return threads_.runs(); }
 
  private:
   CpuRunner(std::shared_ptr<const CpuWeights> weights, const KvLayout& layout, std::span<std::byte> pool,
             const CpuRunnerOptions& options);
 
   absl::Status Validate(std::span<const StepSequence> batch, std::span<std::span<float>> logits) const;
-  void Embed(std::span<const StepSequence> batch);
-  void ProjectAndStore(uint32_t layer, int64_t rows);
+  int64_t PlaceRows(std::span<const StepSequence> batch);
   int64_t KeepWantedRows(std::span<const StepSequence> batch);
-  void Attend(uint32_t layer, int64_t rows);
-  void FeedForward(uint32_t layer, int64_t rows);
-  void RotateAndStore(uint32_t layer, int64_t rows);
+  cpu::AttentionCall PlanAttention(uint32_t layer);
+  // Every member of a team walks through these.
+  void Embed(TaskRunner& team, int64_t rows);
+  void ProjectAndStore(TaskRunner& team, uint32_t layer, int64_t rows);
+  void Attend(TaskRunner& team, const cpu::AttentionCall& attention, uint32_t layer, int64_t rows);
+  void FeedForward(TaskRunner& team, uint32_t layer, int64_t rows);
+  void RotateAndStore(uint32_t layer, int64_t row);
   void ComputeLogits(std::span<const StepSequence> batch, std::span<std::span<float>> logits);
   void CountWork(std::span<const StepSequence> batch);
-  // Splits rows over the pool; body(first, end).
+  // Splits rows over the team; body(first, end).
   template <typename Body>
-  void ForRows(int64_t rows, const Body& body);
+  static void ForRows(TaskRunner& team, int64_t rows, const Body& body);
 
   const std::shared_ptr<const CpuWeights> weights_;
   const KvLayout layout_;
@@ -85,10 +90,11 @@ class CpuRunner final : public Runner {
   cpu::AttentionWorkspace attention_;
   StepWork work_;
 
-  // Where each row of the step belongs.
+  // What each row of the step is, and the block that its key and value belong in.
   struct Row {
+    const TokenId* token;
+    uint32_t position;
     BlockId block;
-    uint32_t slot;
   };
   std::vector<Row> rows_;
   std::vector<cpu::AttentionSequence> sequences_;

@@ -26,6 +26,8 @@ DType KeptAs(DType dtype) {
     case DType::kQ5_K:
     case DType::kQ6_K:
       return DType::kQ8_0;
+    case DType::kI8:
+      break;
   }
   return DType::kF32;
 }

@@ -110,11 +110,21 @@ template <typename T>
 HWY_INLINE RangeData<T> InPool(const AttentionTask& task, int64_t start, int64_t count) {
   const AttentionShape& shape = task.shape;
   RangeData<T> data{{}, {}, shape.block_size, shape.head_dim};
+  int64_t block = start / shape.block_size, slot = start % shape.block_size;
   for (int64_t i = 0; i < kAttentionRange; i += 16) {
-    const int64_t p = start + (i < count ? i : 0);  // what is not there is fetched ahead at most
-    const int64_t slot = p % shape.block_size;
-    data.keys[i / 16] = reinterpret_cast<const T*>(task.Piece(task.keys, p)) + slot;
-    data.values[i / 16] = reinterpret_cast<const T*>(task.Piece(task.values, p)) + slot * shape.head_dim;
+    if (i >= count) {  // nothing there: fetched ahead at most
+      data.keys[i / 16] = data.keys[0];
+      data.values[i / 16] = data.values[0];
+      continue;
+    }
+    const int64_t offset = task.sequence.blocks[block] * shape.block_stride + task.kv_head * shape.head_stride;
+    data.keys[i / 16] = reinterpret_cast<const T*>(task.keys + offset) + slot;
+    data.values[i / 16] = reinterpret_cast<const T*>(task.values + offset) + slot * shape.head_dim;
+    slot += 16;
+    if (slot == shape.block_size) {
+      slot = 0;
+      ++block;
+    }
   }
   return data;
 }
@@ -156,11 +166,12 @@ HWY_INLINE void WidenValues(const AttentionTask& task, int64_t start, int64_t co
 
 // The scales that stand behind the numbers of a piece.
 HWY_INLINE void CopyScales(const AttentionTask& task, const std::byte* base, int64_t start, int64_t count, float* out) {
-  const AttentionShape& shape = task.shape;
-  for (int64_t i = 0; i < count; ++i) {
-    const auto* scales =
-        reinterpret_cast<const float*>(task.Piece(base, start + i) + shape.block_size * shape.head_dim);
-    out[i] = scales[(start + i) % shape.block_size];
+  const int64_t block_size = task.shape.block_size;
+  for (int64_t i = 0; i < count;) {
+    const int64_t slot = (start + i) % block_size, run = std::min(block_size - slot, count - i);
+    const std::byte* scales = task.Piece(base, start + i) + block_size * task.shape.head_dim;
+    std::copy_n(reinterpret_cast<const float*>(scales) + slot, run, out + i);
+    i += run;
   }
 }
 
@@ -345,12 +356,16 @@ void RunSegment(const AttentionTask& task, int64_t segment, AttentionState state
   const int64_t end = std::min((segment + 1) * kAttentionSegment, task.end());
   const bool direct = rows <= kDirectRows && task.shape.block_size % 16 == 0 && task.shape.head_dim % 16 == 0;
   const int64_t task_end = std::min(task.end_segment * kAttentionSegment, task.end());
+  const auto in_pool = [&](int64_t start)
+                           HWY_ATTR { return InPool<T>(task, start, std::min(kAttentionRange, task_end - start)); };
+  RangeData<T> here{};
+  if (direct) here = in_pool(begin);
   for (int64_t start = begin; start < end; start += kAttentionRange) {
     const int64_t count = std::min(kAttentionRange, end - start);
     if (direct) {
-      const int64_t next_start = start + kAttentionRange < task_end ? start + kAttentionRange : start;
-      const RangeData<T> next = InPool<T>(task, next_start, std::min(kAttentionRange, task_end - next_start));
-      AddRange(task, InPool<T>(task, start, count), start, count, state, &next);
+      const RangeData<T> next = start + kAttentionRange < task_end ? in_pool(start + kAttentionRange) : here;
+      AddRange(task, here, start, count, state, &next);
+      here = next;
       continue;
     }
     AttentionScratch& scratch = task.scratch;

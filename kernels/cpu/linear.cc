@@ -20,7 +20,7 @@ struct Call {
   float* y;
   int64_t y_stride;
   const LinearWorkspace& workspace;
-  ThreadPool& pool;
+  TaskRunner& pool;
 
   template <typename T>
   const T* panel(int64_t index) const {
@@ -166,7 +166,7 @@ void LinearOf(const Call& call) {
 }
 
 void LinearImpl(const PanelMatrix& weights, const float* bias, const float* x, int64_t x_stride, int64_t rows, float* y,
-                int64_t y_stride, const LinearWorkspace& workspace, ThreadPool& pool) {
+                int64_t y_stride, const LinearWorkspace& workspace, TaskRunner& pool) {
   const Call call{weights, bias, x, x_stride, rows, y, y_stride, workspace, pool};
   switch (weights.dtype) {
     case DType::kF16:
@@ -198,13 +198,13 @@ LinearWorkspace::LinearWorkspace(int64_t max_rows, int64_t max_inputs, int threa
 HWY_EXPORT(LinearImpl);
 
 void Linear(const PanelMatrix& weights, const float* bias, const float* x, int64_t x_stride, int64_t rows, float* y,
-            int64_t y_stride, const LinearWorkspace& workspace, ThreadPool& pool) {
+            int64_t y_stride, const LinearWorkspace& workspace, TaskRunner& pool) {
   if (rows <= 0) return;
   if (IsQuantized(weights.dtype)) {
     const auto quantize = [&](int64_t row, int) {
       workspace.quantized_rows().Quantize(row, x + row * x_stride, weights.inputs);
     };
-    rows == 1 ? quantize(0, 0) : pool.Run(rows, quantize);
+    pool.Run(rows, quantize);
     return QuantizedLinear(weights, bias, workspace.quantized_rows(), rows, y, y_stride, pool);
   }
   HWY_DYNAMIC_DISPATCH(LinearImpl)(weights, bias, x, x_stride, rows, y, y_stride, workspace, pool);

@@ -18,7 +18,7 @@ struct QuantizedCall {
   int64_t rows;
   float* y;
   int64_t y_stride;
-  ThreadPool& pool;
+  TaskRunner& pool;
 };
 
 // Rows [row, row + kRows) against kColumns vectors of outputs from `vector` on (counted through the matrix).
@@ -92,7 +92,7 @@ void QuantizedLinearOf(const QuantizedCall& call) {
 }
 
 void QuantizedLinearImpl(const PanelMatrix& weights, const float* bias, const QuantizedRows& x, int64_t rows, float* y,
-                         int64_t y_stride, ThreadPool& pool) {
+                         int64_t y_stride, TaskRunner& pool) {
   const QuantizedCall call{weights, bias, x, rows, y, y_stride, pool};
   switch (weights.dtype) {
     case DType::kQ8_0:
@@ -114,7 +114,7 @@ namespace baton::cpu {
 HWY_EXPORT(QuantizedLinearImpl);
 
 void QuantizedLinear(const PanelMatrix& weights, const float* bias, const QuantizedRows& x, int64_t rows, float* y,
-                     int64_t y_stride, ThreadPool& pool) {
+                     int64_t y_stride, TaskRunner& pool) {
   if (rows <= 0) return;
   HWY_DYNAMIC_DISPATCH(QuantizedLinearImpl)(weights, bias, x, rows, y, y_stride, pool);
 }

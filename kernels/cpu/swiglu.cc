@@ -14,23 +14,18 @@ HWY_INLINE F32 SiluTimes(F32 gate, F32 up) {
   return hn::Mul(hn::Div(gate, hn::Add(one, Exp(hn::Neg(gate)))), up);
 }
 
-void SwiGluImpl(const float* gate_up, int64_t stride, int64_t rows, int64_t width, float* y) {
+void SwiGluImpl(const float* gate, const float* up, int64_t width, float* y) {
   const F32Tag d;
-  for (int64_t row = 0; row < rows; ++row) {
-    const float* gate = gate_up + row * stride;
-    const float* up = gate + width;
-    float* out = y + row * width;
-    int64_t i = 0;
-    for (; i + kLanes <= width; i += kLanes) hn::StoreU(SiluTimes(LoadF32(gate + i), LoadF32(up + i)), d, out + i);
-    if (i < width) {
-      HWY_ALIGN float last_gate[16] = {}, last_up[16] = {}, last_out[16];
-      for (int64_t j = i; j < width; ++j) {
-        last_gate[j - i] = gate[j];
-        last_up[j - i] = up[j];
-      }
-      hn::Store(SiluTimes(LoadF32(last_gate), LoadF32(last_up)), d, last_out);
-      for (int64_t j = i; j < width; ++j) out[j] = last_out[j - i];
+  int64_t i = 0;
+  for (; i + kLanes <= width; i += kLanes) hn::StoreU(SiluTimes(LoadF32(gate + i), LoadF32(up + i)), d, y + i);
+  if (i < width) {
+    HWY_ALIGN float last_gate[16] = {}, last_up[16] = {}, last_out[16];
+    for (int64_t j = i; j < width; ++j) {
+      last_gate[j - i] = gate[j];
+      last_up[j - i] = up[j];
     }
+    hn::Store(SiluTimes(LoadF32(last_gate), LoadF32(last_up)), d, last_out);
+    for (int64_t j = i; j < width; ++j) y[j] = last_out[j - i];
   }
 }
 
@@ -43,8 +38,8 @@ namespace baton::cpu {
 
 HWY_EXPORT(SwiGluImpl);
 
-void SwiGlu(const float* gate_up, int64_t stride, int64_t rows, int64_t width, float* y) {
-  HWY_DYNAMIC_DISPATCH(SwiGluImpl)(gate_up, stride, rows, width, y);
+void SwiGlu(const float* gate, const float* up, int64_t width, float* y) {
+  HWY_DYNAMIC_DISPATCH(SwiGluImpl)(gate, up, width, y);
 }
 
 }  // namespace baton::cpu

@@ -89,7 +89,7 @@ BENCHMARK(BM_Attention)
 
 void BM_SwiGlu(benchmark::State& state) {
   const AlignedBuffer gate_up = ZeroedFloats(2 * 4864), out = ZeroedFloats(4864);
-  for (auto _ : state) cpu::SwiGlu(gate_up.floats(), 2 * 4864, 1, 4864, out.floats());
+  for (auto _ : state) cpu::SwiGlu(gate_up.floats(), gate_up.floats() + 4864, 4864, out.floats());
 }
 BENCHMARK(BM_SwiGlu);
 

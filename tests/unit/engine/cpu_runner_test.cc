@@ -161,6 +161,19 @@ TEST(CpuRunner, CopiedBlocksContinueAlike) {
   ExpectSame(harness.Append(fork, {9}), harness.Append(sequence, {9}));
 }
 
+TEST(CpuRunner, TheThreadsMeetAtMostFourTimesALayer) {
+  const auto weights = TinyWeights();
+  RunnerHarness harness(weights, DType::kBF16, 32, {.threads = 2});
+  Sequence prompt, decode;
+  harness.Append(decode, RandomTokens(20, 1));
+  for (const size_t tokens : {1, 3, 40}) {
+    const uint64_t before = harness.runner().thread_runs();
+    harness.Step({{&prompt, RandomTokens(tokens, 2)}, {&decode, RandomTokens(1, 3)}});
+    // Beside the layers: the embedding and the logits.
+    EXPECT_LE(harness.runner().thread_runs() - before, 4u * weights->config.layers + 2);
+  }
+}
+
 class RefusedStep : public testing::Test {
  protected:
   void ExpectRefused(std::vector<StepSequence> batch, const std::string& part) {
