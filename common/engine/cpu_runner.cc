@@ -31,6 +31,7 @@ absl::Status CheckShapes(const model::ModelConfig& config, const KvLayout& layou
       layout.dtype != DType::kI8) {
     return InvalidArgument("KV format %s: the CPU engine stores f32, f16, bf16 or int8", DTypeName(layout.dtype));
   }
+  if (layout.key_order != KeyOrder::kByElement) return InvalidArgument("the CPU engine reads keys element by element");
   if (config.head_dim > cpu::kMaxHeadDim || config.head_dim % 2 != 0) {
     return InvalidArgument("head_dim is %d, the CPU engine takes even ones up to %d", config.head_dim,
                            cpu::kMaxHeadDim);
@@ -58,7 +59,8 @@ KvLayout MakeKvLayout(const model::ModelConfig& config, DType kv_dtype, uint32_t
           .layers = config.layers,
           .kv_heads = config.kv_heads,
           .head_dim = config.head_dim,
-          .block_size = block_size};
+          .block_size = block_size,
+          .key_order = KeyOrder::kByElement};
 }
 
 absl::StatusOr<std::unique_ptr<CpuRunner>> CpuRunner::Create(std::shared_ptr<const CpuWeights> weights,

@@ -51,7 +51,7 @@ void ZeroUnusedSlots(const KvLayout& layout, std::span<std::byte> memory, BlockI
     for (uint32_t kv = 0; kv < 2; ++kv) {
       for (uint32_t head = 0; head < layout.kv_heads; ++head) {
         std::byte* piece = memory.data() + layout.HeadOffset(block, layer, kv, head);
-        if (kv == 0) {
+        if (kv == 0 && layout.key_order == KeyOrder::kByElement) {
           for (uint32_t element = 0; element < layout.head_dim; ++element) {
             std::memset(piece + (element * layout.block_size + used) * bytes, 0, unused * bytes);
           }

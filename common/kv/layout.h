@@ -1,9 +1,8 @@
 #pragma once
 
 // Where KV bytes lie in the pool: [block][layer][k|v][kv_head], block-major, so that a block moves and hashes as one
-// piece and a layer of a block is one run. A head's piece holds keys as [head_dim][slot], so that one vector takes the
-// same element of neighbouring positions, and values as [slot][head_dim]. int8 numbers are followed by one f32 scale
-// per slot: value = number * scale.
+// piece and a layer of a block is one run. A head's piece holds values as [slot][head_dim], and keys in the order that
+// the engine's attention reads them. int8 numbers are followed by one f32 scale per slot: value = number * scale.
 
 #include <cstdint>
 
@@ -14,12 +13,19 @@ namespace baton {
 
 inline constexpr uint32_t kLayoutVersion = 2;
 
+// Inside a head's piece.
+enum class KeyOrder : uint8_t {
+  kBySlot,     // [slot][head_dim]
+  kByElement,  // [head_dim][slot]: one vector takes the same element of neighbouring positions
+};
+
 struct KvLayout {
   DType dtype = DType::kBF16;  // f32, f16, bf16 or int8
   uint32_t layers = 0;
   uint32_t kv_heads = 0;
   uint32_t head_dim = 0;
   uint32_t block_size = 16;  // tokens a block; 16 or 32
+  KeyOrder key_order = KeyOrder::kBySlot;
 
   uint64_t BytesPerToken() const { return uint64_t{2} * layers * kv_heads * HeadTokenBytes(); }
   uint64_t BytesPerBlock() const { return BytesPerToken() * block_size; }

@@ -83,7 +83,7 @@ BENCHMARK(BM_Attention)
     ->ArgsProduct({{1, 2}, {512}, {0, 512, 3584}, {static_cast<int64_t>(DType::kBF16)}})
     ->ArgsProduct({{1, 2},
                    {1},
-                   {1024, 4096},
+                   {48, 1024, 4096},
                    {static_cast<int64_t>(DType::kBF16), static_cast<int64_t>(DType::kF16),
                     static_cast<int64_t>(DType::kI8)}});
 

@@ -43,6 +43,16 @@ TEST(Inspect, WiderKvHalvesThePool) {
   EXPECT_EQ(wide->pool->blocks, 2730u);
 }
 
+TEST(Inspect, Int8KvCountsItsScales) {
+  const model::Model model = Qwen25();
+  const auto report = Inspect(model, {.kv_dtype = DType::kI8, .memory_gib = 1});
+  ASSERT_TRUE(report.ok()) << report.status();
+  const std::string text = InspectText(*report);
+  EXPECT_THAT(text, HasSubstr("6,528 bytes (6.4 KiB) in int8"));
+  EXPECT_THAT(text, HasSubstr("would need 45,696 bytes"));
+  EXPECT_THAT(text, HasSubstr("would need 3,264 bytes"));
+}
+
 TEST(Inspect, RefusesALengthTheModelCannotReach) {
   const model::Model model = Qwen25();
   EXPECT_EQ(Inspect(model, {.max_model_len = 1'000'000}).status().code(), absl::StatusCode::kInvalidArgument);

@@ -74,8 +74,21 @@ TEST_F(CommitVerifier, ZeroesOnlyTheUnusedSlotsOfItsBlock) {
   }
 }
 
+TEST(ZeroUnusedSlots, FollowsTheOrderOfKeys) {
+  const KvLayout layout{.dtype = DType::kF32, .layers = 1, .kv_heads = 1, .head_dim = 2, .block_size = 16};
+  std::vector<std::byte> memory(layout.BytesPerBlock(), std::byte{0xff});
+  ZeroUnusedSlots(layout, memory, 0, 3);
+  const auto* keys = reinterpret_cast<const uint32_t*>(memory.data());
+  for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(keys[i], i < 3 * 2 ? 0xffffffffu : 0u) << i;
+}
+
 TEST(ZeroUnusedSlots, TakesTheScalesOfInt8AsWell) {
-  const KvLayout layout{.dtype = DType::kI8, .layers = 1, .kv_heads = 2, .head_dim = 8, .block_size = 16};
+  const KvLayout layout{.dtype = DType::kI8,
+                        .layers = 1,
+                        .kv_heads = 2,
+                        .head_dim = 8,
+                        .block_size = 16,
+                        .key_order = KeyOrder::kByElement};
   std::vector<std::byte> memory(layout.BytesPerBlock(), std::byte{0xff});
   ZeroUnusedSlots(layout, memory, 0, 15);
   uint64_t zeros = 0;

@@ -25,8 +25,12 @@
 namespace baton {
 
 // 1,024 bytes a block: 2 layers x (k, v) x 1 head x 16 slots x 4 x f32.
-inline constexpr KvLayout kTinyLayout{
-    .dtype = DType::kF32, .layers = 2, .kv_heads = 1, .head_dim = 4, .block_size = 16};
+inline constexpr KvLayout kTinyLayout{.dtype = DType::kF32,
+                                      .layers = 2,
+                                      .kv_heads = 1,
+                                      .head_dim = 4,
+                                      .block_size = 16,
+                                      .key_order = KeyOrder::kByElement};
 inline constexpr NumericsHash kNumerics{77};
 
 // True once `condition` holds; polls, for state that nobody signals.

@@ -58,6 +58,9 @@ TEST(KvLayout, PD_08_EveryFieldChangesTheHash) {
   other = kQwen;
   other.block_size = 32;
   EXPECT_NE(other.Hash(), kQwen.Hash());
+  other = kQwen;
+  other.key_order = KeyOrder::kByElement;
+  EXPECT_NE(other.Hash(), kQwen.Hash());
 }
 
 }  // namespace
