@@ -5,13 +5,16 @@
 #ifdef BATON_WITH_UCX
 #include "common/transport/ucx/ucx_transport.h"
 #endif
+#ifdef BATON_WITH_NCCL
+#include "common/transport/nccl/nccl_transport.h"
+#endif
 
 namespace baton {
 namespace {
 
 struct Entry {
   const char* name;
-  absl::StatusOr<std::unique_ptr<KvTransport>> (*make)(const TransportOptions& options);
+  absl::StatusOr<std::unique_ptr<KvTransport>> (*make)(const TransportOptions& options);  // null: not in this build
 };
 
 constexpr Entry kTransports[] = {
@@ -22,6 +25,13 @@ constexpr Entry kTransports[] = {
      }},
 #ifdef BATON_WITH_UCX
     {"ucx", MakeUcxTransport},
+#else
+    {"ucx", nullptr},
+#endif
+#ifdef BATON_WITH_NCCL
+    {"nccl", MakeNcclTransport},
+#else
+    {"nccl", nullptr},
 #endif
 };
 
@@ -36,10 +46,14 @@ std::vector<std::string> TransportNames() {
 absl::StatusOr<std::unique_ptr<KvTransport>> MakeTransport(const TransportOptions& options) {
   std::string known;
   for (const Entry& entry : kTransports) {
-    if (options.name == entry.name) return entry.make(options);
+    if (options.name == entry.name) {
+      if (entry.make != nullptr) return entry.make(options);
+      return FailedPrecondition(
+          "this build is without transport %s: what it needs was not found when it was configured", entry.name);
+    }
     known += (known.empty() ? "" : ", ") + std::string(entry.name);
   }
-  return InvalidArgument("unknown transport \"%s\"; this build has %s", options.name, known);
+  return InvalidArgument("unknown transport \"%s\"; there are %s", options.name, known);
 }
 
 }  // namespace baton

@@ -20,15 +20,17 @@ struct TransportOptions {
       ucx_tls;  // UCX_TLS; empty: posix shared memory between processes of one host, tcp else, RDMA where UCX has it
   std::string ucx_devices;              // UCX_NET_DEVICES; empty: the interface of `bind_host`
   std::string bind_host = "127.0.0.1";  // address that peers reach this process by
+  int device = 0;                       // nccl: the CUDA device that holds the pool
   // Puts travel as messages that the target's WriteGate can refuse, also where shared memory or RDMA would do without.
   bool message_puts = false;
   std::shared_ptr<LocalNetwork>
       local_network;  // "local": transports that share one reach each other; null: only itself
 };
 
+// Also those that this build is without.
 std::vector<std::string> TransportNames();
 
-// INVALID_ARGUMENT with the known names for an unknown one.
+// INVALID_ARGUMENT with the known names for an unknown one, FAILED_PRECONDITION for one that this build is without.
 absl::StatusOr<std::unique_ptr<KvTransport>> MakeTransport(const TransportOptions& options);
 
 // Bytes a second of puts to the transport's own pool through a session to itself. Writes zeros: call it after

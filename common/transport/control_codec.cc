@@ -39,7 +39,7 @@ absl::StatusOr<std::optional<Frame>> FrameParser::Next() {
     }
     if (rest.size() - kFrameHeaderBytes >= length) {
       const auto type = static_cast<uint8_t>(rest[kFrameHeaderBytes]);
-      if (type < static_cast<uint8_t>(FrameType::kHello) || type > static_cast<uint8_t>(FrameType::kAnswer)) {
+      if (type < static_cast<uint8_t>(FrameType::kHello) || type > static_cast<uint8_t>(FrameType::kApplied)) {
         return InvalidArgument("control frame has unknown type %d", type);
       }
       consumed_ += kFrameHeaderBytes + length;

@@ -24,6 +24,9 @@ enum class FrameType : uint8_t {
   kCommit = 6,
   kFence = 7,
   kAnswer = 8,
+  // On a two-sided transport's own connections.
+  kAnnounce = 9,  // writer -> target: bytes that come next, and where they belong
+  kApplied = 10,  // target -> writer: announced bytes were written or refused
 };
 inline constexpr size_t kFrameHeaderBytes = 4;
 inline constexpr uint32_t kMaxHelloFrameBytes = 4096;  // limit until the hello is done

@@ -72,6 +72,14 @@ absl::StatusOr<std::unique_ptr<WorkerRuntime>> WorkerRuntime::Load(const WorkerC
   const TimePoint start = runtime->clock.Now();
   runtime->incarnation = incarnation;
   BATON_ASSIGN_OR_RETURN(const WeightsFormat format, ParseWeightsFormat(config.weights));
+  // Before the model, which may take minutes.
+  auto transport = MakeTransport(config.transport);
+  if (!transport.ok()) return WithContext(transport.status(), "transport " + config.transport.name);
+  runtime->transport = *std::move(transport);
+  if (runtime->transport->capabilities().device_memory) {
+    return InvalidArgument("transport %s keeps the pool in a device's memory, which engine %s does not read",
+                           config.transport.name, config.engine_name);
+  }
   std::shared_ptr<const CpuWeights> weights;
   {
     BATON_ASSIGN_OR_RETURN(const std::shared_ptr<const model::Model> model, model::LoadModel(config.model));
@@ -89,7 +97,6 @@ absl::StatusOr<std::unique_ptr<WorkerRuntime>> WorkerRuntime::Load(const WorkerC
   runtime->max_model_len = config.engine.max_model_len ? config.engine.max_model_len : model_limit;
   runtime->layout = MakeKvLayout(runtime->model, KvDType(config.kv_dtype, runtime->model.dtype), config.block_size);
 
-  BATON_ASSIGN_OR_RETURN(runtime->transport, MakeTransport(config.transport));
   BATON_ASSIGN_OR_RETURN(const uint32_t blocks, PoolBlocks(config, runtime->layout));
   BATON_ASSIGN_OR_RETURN(runtime->memory,
                          runtime->transport->AllocatePool(uint64_t{blocks} * runtime->layout.BytesPerBlock()));

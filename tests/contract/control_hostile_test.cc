@@ -13,6 +13,7 @@
 #include "common/transport/control_codec.h"
 #include "common/transport/framed_socket.h"
 #include "tests/contract/control_recorder.h"
+#include "tests/contract/raw_socket.h"
 
 namespace baton {
 namespace {
@@ -28,32 +29,13 @@ class ControlHostile : public ::testing::Test {
   UniqueFd Connect() {
     return *ConnectTo("127.0.0.1", server_->port(), std::chrono::steady_clock::now() + std::chrono::seconds(30));
   }
-  static void Send(const UniqueFd& fd, const std::string& bytes) {
-    for (size_t sent = 0; sent < bytes.size();) {
-      pollfd entry{fd.get(), POLLOUT, 0};
-      ASSERT_EQ(poll(&entry, 1, 30'000), 1);
-      const ssize_t count = send(fd.get(), bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
-      if (count < 0) return;  // closed already: what these tests are about
-      sent += static_cast<size_t>(count);
-    }
-  }
-  // Reads until the server closes; false when it does not.
-  static bool Closed(const UniqueFd& fd) {
-    while (true) {
-      pollfd entry{fd.get(), POLLIN, 0};
-      if (poll(&entry, 1, 30'000) != 1) return false;
-      char bytes[4096];
-      const ssize_t count = recv(fd.get(), bytes, sizeof(bytes), 0);
-      if (count == 0 || (count < 0 && errno != EAGAIN)) return true;
-    }
-  }
   static std::string GoodHello() { return EncodeFrame(FrameType::kHello, EncodeHello(TestHello(2, "writer"))); }
 
   void ExpectClosedAndCounted(const std::string& bytes) {
     const uint64_t before = server_->counts().protocol_errors;
     UniqueFd fd = Connect();
-    Send(fd, bytes);
-    EXPECT_TRUE(Closed(fd));
+    SendRaw(fd, bytes);
+    EXPECT_TRUE(ClosedByPeer(fd));
     EXPECT_EQ(server_->counts().protocol_errors, before + 1);
   }
   void ExpectServes() {
@@ -110,21 +92,21 @@ TEST_F(ControlHostile, CountsInsideFramesAreCheckedAgainstTheirBytes) {
 
 TEST_F(ControlHostile, ALivingPeerThatSentGarbageIsLostNotGone) {
   UniqueFd fd = Connect();
-  Send(fd, GoodHello() + Header(0, 5));
-  EXPECT_TRUE(Closed(fd));
+  SendRaw(fd, GoodHello() + Header(0, 5));
+  EXPECT_TRUE(ClosedByPeer(fd));
   EXPECT_TRUE(handler_.events.WaitForValue({Incarnation{2}, PeerEvent::kLost}));
 }
 
 TEST_F(ControlHostile, FrameInSingleBytesIsOneFrame) {
   UniqueFd fd = Connect();
-  for (const char byte : GoodHello()) Send(fd, std::string(1, byte));
+  for (const char byte : GoodHello()) SendRaw(fd, std::string(1, byte));
   EXPECT_TRUE(handler_.hellos.WaitForValue("writer"));
 }
 
 TEST_F(ControlHostile, FrameThatNeverEndsIsClosedWhenTheHelloIsOverdue) {
   UniqueFd fd = Connect();
-  Send(fd, GoodHello().substr(0, 20));
-  EXPECT_TRUE(Closed(fd));
+  SendRaw(fd, GoodHello().substr(0, 20));
+  EXPECT_TRUE(ClosedByPeer(fd));
   ExpectServes();
 }
 
@@ -136,7 +118,7 @@ TEST_F(ControlHostile, RandomBytesNeverStopTheServer) {
     // Every other one gets past the hello, with a plausible length and type, so that bodies are tried too.
     if (round % 2 == 0) bytes = GoodHello() + EncodeFrame(static_cast<FrameType>(4 + random() % 5), bytes);
     UniqueFd fd = Connect();
-    Send(fd, bytes);
+    SendRaw(fd, bytes);
   }
   ExpectServes();
 }
@@ -147,8 +129,8 @@ TEST_F(ControlHostile, TargetThatAnswersNonsenseIsUnavailable) {
     pollfd entry{listener.first.get(), POLLIN, 0};
     ASSERT_EQ(poll(&entry, 1, 30'000), 1);
     UniqueFd fd(accept(listener.first.get(), nullptr, nullptr));
-    Send(fd, "SSH-2.0-OpenSSH_9.2p1\r\n");
-    EXPECT_TRUE(Closed(fd));
+    SendRaw(fd, "SSH-2.0-OpenSSH_9.2p1\r\n");
+    EXPECT_TRUE(ClosedByPeer(fd));
   });
   const auto client = ControlClient::Connect("127.0.0.1", listener.second, TestHello(2, "writer"), Incarnation{1},
                                              QuickOptions(), [](PeerEvent) {});

@@ -17,7 +17,10 @@
 namespace baton {
 namespace {
 
-const char kPeerProgram[] = BATON_BIN_DIR "/transport_peer";
+#ifndef BATON_PEER_PROGRAM
+#define BATON_PEER_PROGRAM "transport_peer"
+#endif
+const char kPeerProgram[] = BATON_BIN_DIR "/" BATON_PEER_PROGRAM;
 constexpr uint64_t kPoolBytes = 2 * kWriterBytes;
 constexpr WriteStamp kStamp{LeaseId{1}, 1};
 

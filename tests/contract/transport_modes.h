@@ -1,8 +1,8 @@
 #pragma once
 
-// Every transport and way of moving bytes that this build has, for tests that run one body over all of them.
+// Every transport and way of moving bytes that this build and machine have, for tests that run one body over all of
+// them.
 
-#include <algorithm>
 #include <cstdint>
 #include <ostream>
 #include <string>
@@ -37,14 +37,18 @@ struct TransportMode {
 
 inline std::vector<TransportMode> AllTransportModes() {
   std::vector<TransportMode> modes = {
-      {"LocalOneSided", "local", "", false, "local", false},     {"LocalMessages", "local", "", true, "local", true},
-      {"UcxSharedMemory", "ucx", "", false, "shm", false},       {"UcxTcp", "ucx", "tcp,self", false, "tcp", true},
+      {"LocalOneSided", "local", "", false, "local", false},
+      {"LocalMessages", "local", "", true, "local", true},
+      {"UcxSharedMemory", "ucx", "", false, "shm", false},
+      {"UcxTcp", "ucx", "tcp,self", false, "tcp", true},
       {"UcxMessages", "ucx", "", true, "tcp", true},
       {"UcxSharedMemoryMessages", "ucx", "posix,sysv,self,tcp", true, "shm", true},
+      {"Nccl", "nccl", "", false, "nccl", true},
   };
-  const std::vector<std::string> built = TransportNames();
-  std::erase_if(modes,
-                [&](const TransportMode& mode) { return std::ranges::find(built, mode.transport) == built.end(); });
+  // Not in this build, or without its device.
+  std::erase_if(modes, [](const TransportMode& mode) {
+    return absl::IsFailedPrecondition(MakeTransport(mode.Options()).status());
+  });
   return modes;
 }
 

@@ -1,8 +1,8 @@
 #include "common/transport/ucx/ucx_descriptor.h"
 
-#include "common/base/hash.h"
 #include "common/base/status.h"
 #include "common/base/wire.h"
+#include "common/transport/descriptor.h"
 
 namespace baton {
 namespace {
@@ -19,22 +19,11 @@ std::string EncodeUcxDescriptor(const UcxDescriptor& descriptor) {
   body.Put(descriptor.pool_address);
   body.Put(descriptor.pool_bytes);
   body.Put(static_cast<uint8_t>(descriptor.refuse_one_sided));
-  const std::string bytes = body.Take();
-  WireWriter out;
-  out.Put(kMagic);
-  out.Put(HashText(bytes).low);
-  out.PutBytes(bytes);
-  return out.Take();
+  return SealDescriptor(kMagic, body.Take());
 }
 
 absl::StatusOr<UcxDescriptor> DecodeUcxDescriptor(std::string_view bytes) {
-  WireReader in(bytes);
-  const auto magic = in.Get<uint64_t>();
-  const auto checksum = in.Get<uint64_t>();
-  const std::string body = in.GetBytes();
-  if (magic != kMagic) return InvalidArgument("%d bytes are not a descriptor of the ucx transport", bytes.size());
-  BATON_RETURN_IF_ERROR(in.Finish("ucx descriptor"));
-  if (HashText(body).low != checksum) return InvalidArgument("ucx descriptor of %d bytes is damaged", bytes.size());
+  BATON_ASSIGN_OR_RETURN(const std::string body, OpenDescriptor(kMagic, "ucx", bytes));
   WireReader fields(body);
   UcxDescriptor out;
   out.instance = fields.Get<uint64_t>();

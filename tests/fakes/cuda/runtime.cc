@@ -1,6 +1,7 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -8,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -17,9 +19,10 @@
 namespace {
 
 struct Operation {
-  std::function<void()> run;     // one of these three
-  cudaEvent_t record = nullptr;  // ... the event's `number`-th record
-  cudaEvent_t wait = nullptr;    // ... until the event's `number`-th record
+  std::function<void()> run;      // one of these four
+  std::function<bool()> attempt;  // again and again, until it says that it is over
+  cudaEvent_t record = nullptr;   // ... the event's `number`-th record
+  cudaEvent_t wait = nullptr;     // ... until the event's `number`-th record
   uint64_t number = 0;
 };
 
@@ -74,25 +77,49 @@ cudaError_t State() { return TheDevice().kernel_error.empty() ? cudaSuccess : cu
 
 CUstream_st* OrDefault(cudaStream_t stream) { return stream == nullptr ? &TheDevice().default_stream : stream; }
 
-void RunUntil(CUstream_st* stream, const std::function<bool()>& reached) {
+// False when the stream is held up by something that is not over yet.
+bool RunUntil(CUstream_st* stream, const std::function<bool()>& reached) {
   while (!reached() && !stream->pending.empty()) {
-    Operation operation = std::move(stream->pending.front());
-    stream->pending.pop_front();
+    Operation& operation = stream->pending.front();
     if (operation.wait != nullptr) {
       CUevent_st* event = operation.wait;
-      if (event->completed < operation.number && event->stream != nullptr) {
-        RunUntil(event->stream, [&] { return event->completed >= operation.number; });
+      const uint64_t number = operation.number;
+      if (event->completed < number && event->stream != nullptr &&
+          !RunUntil(event->stream, [&] { return event->completed >= number; })) {
+        return false;
       }
+    } else if (operation.attempt) {
+      if (State() == cudaSuccess && !operation.attempt()) return false;
     } else if (operation.record != nullptr) {
       operation.record->completed = std::max(operation.record->completed, operation.number);
     } else if (State() == cudaSuccess) {  // after a failed kernel nothing runs any more
       operation.run();
     }
+    stream->pending.pop_front();
+  }
+  return true;
+}
+
+using Lock = std::unique_lock<std::recursive_mutex>;
+
+// Lets other threads call CUDA while `stream` is held up.
+void RunUntil(CUstream_st* stream, Lock& lock, const std::function<bool()>& reached) {
+  while (!RunUntil(stream, reached)) {
+    lock.unlock();
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+    lock.lock();
   }
 }
 
-void RunAll(CUstream_st* stream) {
-  RunUntil(stream, [] { return false; });
+void RunAll(CUstream_st* stream, Lock& lock) {
+  RunUntil(stream, lock, [] { return false; });
+}
+
+void RunAll(Lock& lock) {
+  const std::set<CUstream_st*> streams = TheDevice().streams;
+  for (CUstream_st* stream : streams) {
+    if (TheDevice().streams.contains(stream)) RunAll(stream, lock);
+  }
 }
 
 cudaError_t Add(cudaStream_t to, Operation operation) {
@@ -131,17 +158,16 @@ cudaError_t Allocate(std::map<const std::byte*, size_t>& memory, void** pointer,
 
 cudaError_t Free(std::map<const std::byte*, size_t>& memory, void* pointer) {
   Device& device = TheDevice();
+  Lock lock(device.mutex);
   if (pointer == nullptr) return cudaSuccess;
   const auto found = memory.find(static_cast<std::byte*>(pointer));
   if (found == memory.end()) return Remember(cudaErrorInvalidValue);
-  for (CUstream_st* stream : device.streams) RunAll(stream);  // as cudaFree waits for the device
+  RunAll(lock);  // as cudaFree waits for the device
   device.allocated -= found->second;
   memory.erase(found);
   std::free(pointer);
   return cudaSuccess;
 }
-
-using Lock = std::scoped_lock<std::recursive_mutex>;
 
 }  // namespace
 
@@ -202,7 +228,7 @@ cudaError_t cudaDeviceSynchronize() {
   Device& device = TheDevice();
   Lock lock(device.mutex);
   if (device.captures > 0) return Remember(cudaErrorStreamCaptureUnsupported);
-  for (CUstream_st* stream : device.streams) RunAll(stream);
+  RunAll(lock);
   return Remember(State());
 }
 
@@ -211,20 +237,14 @@ cudaError_t cudaMalloc(void** pointer, size_t bytes) {
   return Allocate(TheDevice().device_memory, pointer, bytes, true);
 }
 
-cudaError_t cudaFree(void* pointer) {
-  Lock lock(TheDevice().mutex);
-  return Free(TheDevice().device_memory, pointer);
-}
+cudaError_t cudaFree(void* pointer) { return Free(TheDevice().device_memory, pointer); }
 
 cudaError_t cudaHostAlloc(void** pointer, size_t bytes, unsigned) {
   Lock lock(TheDevice().mutex);
   return Allocate(TheDevice().pinned_memory, pointer, bytes, false);
 }
 
-cudaError_t cudaFreeHost(void* pointer) {
-  Lock lock(TheDevice().mutex);
-  return Free(TheDevice().pinned_memory, pointer);
-}
+cudaError_t cudaFreeHost(void* pointer) { return Free(TheDevice().pinned_memory, pointer); }
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
   Lock lock(TheDevice().mutex);
@@ -251,7 +271,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   Lock lock(TheDevice().mutex);
-  RunAll(stream);
+  RunAll(stream, lock);
   TheDevice().streams.erase(stream);
   delete stream;
   return cudaSuccess;
@@ -260,7 +280,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   Lock lock(TheDevice().mutex);
   if (OrDefault(stream)->capture != nullptr) return Remember(cudaErrorStreamCaptureUnsupported);
-  RunAll(OrDefault(stream));
+  RunAll(OrDefault(stream), lock);
   return Remember(State());
 }
 
@@ -292,9 +312,12 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
   Lock lock(TheDevice().mutex);
-  for (CUstream_st* stream : TheDevice().streams) {  // nobody may come to it any more
+  const std::set<CUstream_st*> streams = TheDevice().streams;
+  for (CUstream_st* stream : streams) {  // nobody may come to it any more
     const auto uses = [&](const Operation& o) { return o.record == event || o.wait == event; };
-    if (std::any_of(stream->pending.begin(), stream->pending.end(), uses)) RunAll(stream);
+    if (TheDevice().streams.contains(stream) && std::any_of(stream->pending.begin(), stream->pending.end(), uses)) {
+      RunAll(stream, lock);
+    }
   }
   delete event;
   return cudaSuccess;
@@ -309,7 +332,9 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   Lock lock(TheDevice().mutex);
-  if (event->completed < event->recorded) RunUntil(event->stream, [&] { return event->completed >= event->recorded; });
+  if (event->completed < event->recorded) {
+    RunUntil(event->stream, lock, [&] { return event->completed >= event->recorded; });
+  }
   return Remember(State());
 }
 
@@ -360,6 +385,11 @@ cudaError_t LaunchKernel(dim3 grid, dim3 block, size_t shared_bytes, cudaStream_
                ++TheDevice().kernels;
                TheDevice().kernel_error = BlockRunner::OfThisThread().Run(launch);
              }});
+}
+
+cudaError_t EnqueueUntil(cudaStream_t stream, std::function<bool()> attempt) {
+  Lock lock(TheDevice().mutex);
+  return Add(stream, {.attempt = std::move(attempt)});
 }
 
 cudaError_t Enqueue(cudaStream_t stream, std::function<void()> work) {

@@ -97,5 +97,8 @@ namespace baton::stand_in {
 cudaError_t LaunchKernel(dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream, std::function<void()> body);
 // Other work for a stream, such as a matrix product of the stand-in's cuBLASLt.
 cudaError_t Enqueue(cudaStream_t stream, std::function<void()> work);
+// Work that waits for others, such as a message of the stand-in's NCCL: `attempt` is called again and again until it says
+// that it is over, and must not block.
+cudaError_t EnqueueUntil(cudaStream_t stream, std::function<bool()> attempt);
 
 }  // namespace baton::stand_in
