@@ -56,12 +56,13 @@ struct EngineLoad {
 
 // After each step, on the step thread, for histograms.
 struct StepReport {
-  Duration duration;
-  uint32_t tokens;
-  uint32_t sequences;
-  uint32_t streams;                       // sequences that waited for their next token only
-  Duration predicted;                     // zero: nothing is known yet
+  Duration duration{0};
+  uint32_t tokens = 0;
+  uint32_t sequences = 0;
+  uint32_t streams = 0;                   // sequences that waited for their next token only
+  Duration predicted{0};                  // zero: nothing is known yet
   std::optional<uint32_t> prompt_budget;  // prompt tokens that max_itl allowed; none when it had no say
+  bool late = false;                      // took longer than max_itl while streams ran
 };
 
 class Engine {

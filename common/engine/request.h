@@ -68,6 +68,7 @@ struct EngineRequest {
   std::vector<ChoiceStart> choices;  // at least one
   SamplingParams sampling;
   int32_t priority = 0;  // lower runs first
+  Duration waited{0};    // before it was submitted: its priority has aged by that, too
   std::string cache_salt;
   bool use_prefix_cache = true;
   // kDecode only: blocks of the prompt, then one growth block per choice; owned, handed over to the engine.

@@ -33,7 +33,7 @@ void Scheduler::Add(ActiveRequest* request) {
     auto sequence = std::make_unique<Sequence>();
     sequence->request = request;
     sequence->slot = slot;
-    sequence->rank = AgedRank(spec.priority, request->submitted, options_.priority_aging);
+    sequence->rank = AgedRank(spec.priority, request->submitted - spec.waited, options_.priority_aging);
     if (slot == 0 || request->forked) sequence->tokens = spec.prompt;
     if (request->forked) {
       const auto& generated = spec.choices[slot].generated;

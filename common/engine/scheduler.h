@@ -70,6 +70,7 @@ struct SchedulerCounts {
   uint64_t swapped_out_blocks = 0;
   uint64_t swapped_in_blocks = 0;
   uint32_t swap_slots_used = 0;
+  uint64_t visits = 0;  // sequences that planning looked at: its work, which grows with what runs, not with what waits
   uint64_t prefix_queries = 0;
   uint64_t prefix_hits = 0;
 };
@@ -116,7 +117,7 @@ class Scheduler {
 
   bool FixedBatches() const { return options_.batching != BatchingMode::kContinuous; }
   void FormBatch(TimePoint now);
-  bool BatchIsDue(TimePoint now) const;
+  bool BatchIsDue(TimePoint now);
   void AdmitPassedOver();
   void ScheduleDecodes();
   void ScheduleChunks();
@@ -125,8 +126,8 @@ class Scheduler {
   uint32_t WithinBudget(uint32_t position, uint32_t chunk);
   bool Place(Sequence* sequence, uint32_t tokens);
   bool TryAdmit(Sequence* sequence);
-  bool SlotIsFree(const Sequence& sequence) const;
-  Sequence* FindVictim(const Sequence* beneficiary) const;
+  bool SlotIsFree(const Sequence& sequence);
+  Sequence* FindVictim(const Sequence* beneficiary);
   void Preempt(Sequence* sequence);
   bool SwapOut(Sequence* sequence);
   void SwapIn(Sequence* sequence);

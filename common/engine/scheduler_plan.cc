@@ -48,6 +48,7 @@ const StepPlan& Scheduler::Schedule(TimePoint now) {
     if (FixedBatches() && !sequence->in_batch) break;  // members sort before all others
     order_.push_back(sequence);
   }
+  totals_.visits += order_.size();
   if (order_.size() > std::min(slots_left_, tokens_left_)) {
     std::stable_partition(order_.begin(), order_.end(),
                           [this](const Sequence* sequence) { return step_ - sequence->last_step > kMaxIdleSteps; });
@@ -72,6 +73,7 @@ void Scheduler::FormBatch(TimePoint now) {
   bool admits = true;
   for (auto handoff = handoffs.begin(); true;) {
     while (handoff != handoffs.end() && (*handoff)->phase != SequencePhase::kRunning) ++handoff;  // preempted just now
+    ++totals_.visits;
     Sequence* next = handoff == handoffs.end() ? nullptr : *handoff;
     if (admits && !waiting_.empty() && (next == nullptr || ByOrder()(*waiting_.begin(), next))) {
       next = *waiting_.begin();
@@ -92,11 +94,12 @@ void Scheduler::FormBatch(TimePoint now) {
 }
 
 // Looks at no more candidates than a batch has slots.
-bool Scheduler::BatchIsDue(TimePoint now) const {
+bool Scheduler::BatchIsDue(TimePoint now) {
   if (options_.batching == BatchingMode::kStatic) return true;
   uint32_t slots = 0;
   for (const auto* candidates : {&waiting_, &running_}) {
     for (const Sequence* sequence : *candidates) {
+      ++totals_.visits;
       slots += SlotsOf(*sequence);
       if (slots >= options_.max_batch || now - sequence->request->submitted >= options_.batch_timeout) return true;
     }
@@ -211,10 +214,11 @@ bool Scheduler::Place(Sequence* sequence, uint32_t tokens) {
   return true;
 }
 
-bool Scheduler::SlotIsFree(const Sequence& sequence) const {
+bool Scheduler::SlotIsFree(const Sequence& sequence) {
   // Only those before it count: the others yield their slot.
   uint32_t used = 0;
   for (const Sequence* other : running_) {
+    ++totals_.visits;
     if (!ByOrder()(other, &sequence)) break;
     used += SlotsOf(*other);
   }

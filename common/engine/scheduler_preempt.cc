@@ -6,8 +6,9 @@
 
 namespace baton {
 
-Sequence* Scheduler::FindVictim(const Sequence* beneficiary) const {
+Sequence* Scheduler::FindVictim(const Sequence* beneficiary) {
   for (auto last = running_.rbegin(); last != running_.rend() && ByOrder()(beneficiary, *last); ++last) {
+    ++totals_.visits;
     // A kPrefill request's blocks may be read by a transfer, and it needs no more than it has.
     if ((*last)->request->spec.work != WorkKind::kPrefill && (*last)->last_step != step_) return *last;
   }

@@ -31,6 +31,7 @@ StepLoop::StepLoop(const SchedulerOptions& options, Runner* runner, BlockPool* p
       inbox_(inbox),
       on_step_(std::move(on_step)),
       block_size_(options.block_size),
+      max_itl_(options.max_itl),
       scheduler_(options, pool) {}
 
 StepLoop::~StepLoop() {
@@ -117,8 +118,11 @@ bool StepLoop::Step() {
   const TimePoint end = clock_->Now();
   if (status.ok()) scheduler_.cost().Observe(plan.shape, end - model_begin);
   if (on_step_) {
-    const StepReport report{end - begin,        plan.tokens, static_cast<uint32_t>(plan.runs.size()),
-                            plan.shape.decodes, predicted,   plan.prompt_budget};
+    StepReport report{end - begin, plan.tokens, static_cast<uint32_t>(plan.runs.size())};
+    report.streams = plan.shape.decodes;
+    report.predicted = predicted;
+    report.prompt_budget = plan.prompt_budget;
+    report.late = max_itl_ > Duration::zero() && report.streams > 0 && report.duration > max_itl_;
     Guarded("the step listener", [&] {
       on_step_(report);
       return absl::OkStatus();

@@ -62,6 +62,7 @@ class StepLoop {
   Inbox* const inbox_;
   const std::function<void(const StepReport&)> on_step_;
   const uint32_t block_size_;
+  const Duration max_itl_;
 
   Scheduler scheduler_;
   Requests requests_;

@@ -100,9 +100,23 @@ struct BlockPool::State {
 
   void Evict(BlockId id) {
     const Hash128 hash = *blocks[id].hash;
-    index.erase(hash);
     Move(id, BlockState::kCached, BlockState::kFree);
+    // Somebody may hold the same content, and blocks that hang on it: they stay findable.
+    if (const auto twin = duplicates.find(hash); twin != duplicates.end()) {
+      const BlockId heir = twin->second.back();
+      ForgetDuplicate(hash, heir);
+      blocks[heir].published = true;
+      index[hash] = heir;
+      return;
+    }
+    index.erase(hash);
     Emit(PrefixEvent::Kind::kRemoved, hash);
+  }
+
+  void ForgetDuplicate(const Hash128& hash, BlockId id) {
+    const auto entry = duplicates.find(hash);
+    std::erase(entry->second, id);
+    if (entry->second.empty()) duplicates.erase(entry);
   }
 
   absl::StatusOr<std::vector<BlockId>> Take(uint32_t count, BlockState to) {
@@ -132,6 +146,7 @@ struct BlockPool::State {
     }
     // The holder of a duplicate used that prefix just now: without this its descendants would outlive it in the cache.
     if (block.hash) {
+      ForgetDuplicate(*block.hash, id);
       if (const auto stored = index.find(*block.hash);
           stored != index.end() && blocks[stored->second].state == BlockState::kCached) {
         cached.Remove(stored->second);
@@ -145,6 +160,7 @@ struct BlockPool::State {
   std::vector<BlockId> free;  // a stack; the next block to hand out is its last
   LruList cached;
   absl::flat_hash_map<Hash128, BlockId> index;
+  absl::flat_hash_map<Hash128, std::vector<BlockId>> duplicates;  // owned, of content that `index` has elsewhere
   BlockCounts counts;
   uint64_t sequence = 0;
   std::function<void(const PrefixEvent&)> listener;
@@ -243,8 +259,13 @@ void BlockPool::Publish(std::span<const BlockId> blocks, std::span<const Hash128
   for (size_t i = 0; i < blocks.size(); ++i) {
     State::Block& block = state_->At(blocks[i], BlockState::kOwned);
     BATON_CHECK(!block.hash || *block.hash == chain[i]);  // a published block is never written again
+    const bool is_named = block.hash.has_value();
     block.hash = chain[i];
-    if (block.published || !state_->index.emplace(chain[i], blocks[i]).second) continue;
+    if (block.published) continue;
+    if (!state_->index.emplace(chain[i], blocks[i]).second) {
+      if (!is_named) state_->duplicates[chain[i]].push_back(blocks[i]);
+      continue;
+    }
     block.published = true;
     state_->Emit(PrefixEvent::Kind::kStored, chain[i]);
   }

@@ -3,7 +3,8 @@
 // Accounting of KV blocks: which block is in which state, who holds it, which prefix it stores. Never touches the
 // bytes. Thread-safe by one short lock; the step thread, the lease table and metrics all call it.
 //
-//   free ──Allocate──▶ owned ◀──CommitLease── leased ◀──Lease── free        (Lease and Allocate evict cached leaves, LRU first)
+//   free ──Allocate──▶ owned ◀──CommitLease── leased ◀──Lease── free        (Lease and Allocate evict cached leaves,
+//   LRU first)
 //    ▲                  │  │                    │  └─Quarantine─▶ quarantined ──FreeQuarantined──▶ free
 //    └──────Release─────┘  └─Release─▶ cached   └──FreeLease──▶ free
 //
@@ -45,7 +46,8 @@ class BlockPool {
   explicit BlockPool(uint32_t blocks);
   ~BlockPool();
 
-  // `count` blocks, owned with one holder. RESOURCE_EXHAUSTED with the numbers when fewer are available; then none is taken.
+  // `count` blocks, owned with one holder. RESOURCE_EXHAUSTED with the numbers when fewer are available; then none is
+  // taken.
   absl::StatusOr<std::vector<BlockId>> Allocate(uint32_t count);
   // One more holder of an owned block (fork, prefix hit).
   void Share(std::span<const BlockId> blocks);
@@ -66,7 +68,8 @@ class BlockPool {
   // Length of that run without taking it.
   uint32_t PeekPrefix(std::span<const Hash128> chain) const;
   // Makes owned, full, never again written blocks findable: blocks[i] stores chain[i]. A hash that is already stored
-  // keeps its block; the duplicate stays unpublished and goes to free when released.
+  // keeps its block; the duplicate stays unpublished until that block is evicted, and goes to free when released
+  // before.
   void Publish(std::span<const BlockId> blocks, std::span<const Hash128> chain);
   // Drops every cached block to free (a model reload, a test).
   void DropCache();

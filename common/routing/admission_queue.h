@@ -1,6 +1,6 @@
 #pragma once
 
-// Bounded queue of work that waits for a place: by priority, then arrival. Thread-safe. The callbacks are called
+// Bounded queue of work that waits for a place: by aged priority, then arrival. Thread-safe. The callbacks are called
 // outside the lock.
 
 #include <cstdint>
@@ -11,17 +11,21 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "common/base/aged_priority.h"
+#include "common/base/clock.h"
 #include "common/base/status.h"
 
 namespace baton {
 
 class AdmissionQueue {
  public:
-  // `places`: admitted at once. `capacity`: waiting beyond that.
-  AdmissionQueue(uint32_t places, uint32_t capacity) : places_(places), capacity_(capacity) {}
+  // `places`: admitted at once. `capacity`: waiting beyond that. `aging`: the waiting time that is worth one level of
+  // priority; 0: priority alone. `clock` outlives the queue.
+  AdmissionQueue(uint32_t places, uint32_t capacity, Duration aging, const Clock* clock)
+      : places_(places), capacity_(capacity), aging_(aging), clock_(clock) {}
 
-  // (priority, arrival number)
-  using Ticket = std::pair<int32_t, uint64_t>;
+  // (rank, arrival number)
+  using Ticket = std::pair<int64_t, uint64_t>;
 
   // Calls `admit` now if there is a place, else when one becomes free; each admission must be paired with one Leave.
   // RESOURCE_EXHAUSTED with the numbers when the queue is full; `admit` is then never called.
@@ -29,7 +33,7 @@ class AdmissionQueue {
     Ticket ticket;
     {
       absl::MutexLock lock(&mutex_);
-      ticket = {priority, next_++};
+      ticket = {AgedRank(priority, clock_->Now(), aging_), next_++};
       if (running_ >= places_) {
         if (waiting_.size() >= capacity_) {
           return ResourceExhausted("%d requests run and %d wait, the most that this router takes", running_,
@@ -76,6 +80,8 @@ class AdmissionQueue {
  private:
   const uint32_t places_;
   const uint32_t capacity_;
+  const Duration aging_;
+  const Clock* const clock_;
   mutable absl::Mutex mutex_;
   uint64_t next_ ABSL_GUARDED_BY(mutex_) = 0;
   uint32_t running_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -24,6 +24,8 @@ void RouterConfig::AddTo(Flags& flags) {
             "auto: prompts with at most so many uncached tokens are read by the decode worker.", 0, 1u << 20);
   flags.Add("max_running", &max_running, "Prompts served at the same time.", 1, 1u << 20);
   flags.Add("max_waiting", &max_waiting, "Prompts that may wait beyond that.", 0, 1u << 20);
+  flags.Add("priority_aging_seconds", &priority_aging_seconds,
+            "Waiting time that is worth one level of priority; 0: urgent requests may starve others.", 0, 3600);
   flags.Add("max_attempts", &max_attempts, "Pairs tried for a prompt before it fails.", 1, 16);
   flags.Add("max_prompt_kib", &max_prompt_kib, "Longest text of a prompt, KiB.", 1, 1u << 20);
   flags.Add("default_max_tokens", &default_max_tokens, "max_tokens of requests that name none.", 1, 1u << 20);
@@ -45,6 +47,7 @@ absl::Status RouterConfig::Finish() {
   policy = disaggregation == "always"  ? DisaggregationPolicy::kAlways
            : disaggregation == "never" ? DisaggregationPolicy::kNever
                                        : DisaggregationPolicy::kAuto;
+  priority_aging = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(priority_aging_seconds));
   worker_channel.max_message_mib = server.max_message_mib;
   return absl::OkStatus();
 }

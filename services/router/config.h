@@ -31,6 +31,8 @@ struct RouterConfig {
   uint32_t local_prefill_tokens = 32;
   uint32_t max_running = 1024;
   uint32_t max_waiting = 4096;
+  double priority_aging_seconds = 5;
+  Duration priority_aging{0};  // of `priority_aging_seconds`
   uint32_t max_attempts = 3;
   uint32_t max_prompt_kib = 4096;
   uint32_t default_max_tokens = 256;

@@ -53,7 +53,7 @@ int Run(int argc, char** argv) {
   Metrics metrics(MetricLabels{{"role", "router"}});
   AddProcessMetrics(metrics, kVersion);
   RouterMetrics router_metrics(metrics);
-  AdmissionQueue queue(config.max_running, config.max_waiting);
+  AdmissionQueue queue(config.max_running, config.max_waiting, config.priority_aging, &clock);
   RequestTable table;
   absl::Mutex ready_mutex;  // held while the directory uses the server, so that it cannot go meanwhile
   RpcServer* ready_server = nullptr;

@@ -193,6 +193,7 @@ internal::v1::Work PromptJob::MakeWork() const {
   }
   ToProto(spec_.sampling, work.mutable_sampling());
   work.set_priority(spec_.priority);
+  work.set_waited_seconds(Seconds(context_.clock->Now() - spec_.arrived));
   work.set_cache_salt(spec_.cache_salt);
   work.set_traceparent(spec_.traceparent);
   return work;

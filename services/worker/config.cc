@@ -51,6 +51,14 @@ void WorkerConfig::AddTo(Flags& flags) {
             60000);
   flags.Add("priority_aging_seconds", &priority_aging_seconds,
             "Waiting time that is worth one level of priority; 0: urgent requests may starve others.", 0, 3600);
+  flags.Add("max_itl_ms", &max_itl_ms,
+            "Target for the gap between two tokens of a stream while prompts are read beside it, which limits a step's "
+            "prompt tokens (never below 16); 0: no target.",
+            0, 600000);
+  flags.AddChoice("preemption", &preemption, PreemptionModeNames(),
+                  "How a preempted sequence gets its KV back: from the swap area, computed again, or what costs less.");
+  flags.Add("swap_gib", &swap_gib, "Host memory for the KV of preempted sequences, GiB, taken as it is used; 0: none.",
+            0, 65536);
   flags.Add("watermark", &engine.watermark, "Share of the pool kept available when a prompt is let through.", 0, 0.5);
 
   flags.AddChoice("transport", &transport.name, TransportNames(), "How KV blocks move between workers.");
@@ -73,6 +81,11 @@ absl::Status WorkerConfig::Finish() {
   BATON_ASSIGN_OR_RETURN(engine.batching, ParseBatchingMode(batching));
   engine.batch_timeout = FromSeconds(batch_timeout_ms / 1000);
   engine.priority_aging = FromSeconds(priority_aging_seconds);
+  engine.max_itl = FromSeconds(max_itl_ms / 1000);
+  BATON_ASSIGN_OR_RETURN(engine.preemption, ParsePreemptionMode(preemption));
+  if (preemption == "swap" && swap_gib == 0) {
+    return InvalidArgument("--preemption is swap and --swap_gib 0; swapping needs host memory");
+  }
   control.heartbeat = FromSeconds(heartbeat_seconds);
   control.suspect_after = FromSeconds(suspect_seconds);
   if (model_name.empty()) {

@@ -37,6 +37,9 @@ struct WorkerConfig {
   std::string batching = "continuous";
   double batch_timeout_ms = 50;
   double priority_aging_seconds = 5;
+  double max_itl_ms = 250;
+  std::string preemption = "auto";
+  double swap_gib = 0;
   EngineOptions engine;
 
   TransportOptions transport;

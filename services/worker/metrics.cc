@@ -9,6 +9,14 @@ constexpr char kSlots[] = "baton_batch_slots";
 constexpr char kSlotsHelp[] = "Batch slots of the engine by state.";
 constexpr char kBlocks[] = "baton_kv_blocks";
 constexpr char kBlocksHelp[] = "KV blocks by state; the five states add up to the pool.";
+constexpr char kPreemptions[] = "baton_preemptions_total";
+constexpr char kPreemptionsHelp[] = "Sequences that gave their blocks back to others, by how they get their KV back.";
+constexpr char kSwapSlots[] = "baton_swap_blocks";
+constexpr char kSwapSlotsHelp[] = "Blocks of the host swap area by state.";
+constexpr char kSwapped[] = "baton_swapped_blocks_total";
+constexpr char kSwappedHelp[] = "KV blocks copied to and from the host swap area.";
+constexpr char kSwapBytes[] = "baton_swapped_bytes_total";
+constexpr char kSwapBytesHelp[] = "Bytes copied to and from the host swap area.";
 constexpr char kRequests[] = "baton_requests_total";
 constexpr char kRequestsHelp[] = "Requests that ended, by how.";
 
@@ -19,6 +27,9 @@ WorkerMetrics::WorkerMetrics(Metrics& metrics)
       step_seconds_(metrics.Histogram("baton_step_seconds", "Duration of an engine step.", TokenGapBuckets())),
       step_tokens_(metrics.Histogram("baton_step_tokens", "Tokens run in a step, prompt and decode.", BatchBuckets())),
       batch_size_(metrics.Histogram("baton_batch_size", "Sequences in a step.", BatchBuckets())),
+      step_prediction_(metrics.Histogram("baton_step_prediction_ratio",
+                                         "Duration of a step against what was predicted.",
+                                         {0.25, 0.5, 0.75, 0.9, 0.95, 1, 1.05, 1.1, 1.25, 1.5, 2, 4, 8})),
       queue_seconds_(metrics.Histogram("baton_request_queue_time_seconds",
                                        "Submission to first scheduled, engine clock.", FirstTokenBuckets())),
       prefill_seconds_(metrics.Histogram("baton_request_prefill_time_seconds",
@@ -51,15 +62,27 @@ WorkerMetrics::WorkerMetrics(Metrics& metrics)
                                 "Ceiling of computing, measured at start; 0 when not measured.")),
       peak_bytes_(metrics.Gauge("baton_engine_peak_bytes_per_second",
                                 "Ceiling of reading the weights, measured at start; 0 when not measured.")),
+      itl_target_(metrics.Gauge("baton_step_target_seconds", "--max_itl_ms; 0: no target.")),
+      prompt_budget_(metrics.Gauge("baton_step_prompt_budget_tokens",
+                                   "Prompt tokens that the target allowed in the last step with streams and prompts.")),
+      swap_used_(metrics.Gauge(kSwapSlots, kSwapSlotsHelp, {{"state", "used"}})),
+      swap_free_(metrics.Gauge(kSwapSlots, kSwapSlotsHelp, {{"state", "free"}})),
       prompt_tokens_(metrics.Counter("baton_prompt_tokens_total", "Prompt tokens run through the model.")),
       generated_tokens_(metrics.Counter("baton_generation_tokens_total", "Tokens sampled.")),
       cached_tokens_(metrics.Counter("baton_cached_prompt_tokens_total", "Prompt tokens taken from the prefix cache.")),
       prefix_queries_(metrics.Counter("baton_prefix_cache_queries_total", "Full prompt blocks looked up.")),
       prefix_hits_(metrics.Counter("baton_prefix_cache_hits_total", "Full prompt blocks found.")),
-      preemptions_(metrics.Counter("baton_preemptions_total", "Sequences that gave their blocks back to others.")),
       flops_(
           metrics.Counter("baton_engine_flops_total", "Floating-point operations of the model's matrices, achieved.")),
-      bytes_(metrics.Counter("baton_engine_bytes_total", "Bytes of weights and KV read by the engine, achieved.")) {
+      bytes_(metrics.Counter("baton_engine_bytes_total", "Bytes of weights and KV read by the engine, achieved.")),
+      swap_preemptions_(metrics.Counter(kPreemptions, kPreemptionsHelp, {{"kind", "swap"}})),
+      recompute_preemptions_(metrics.Counter(kPreemptions, kPreemptionsHelp, {{"kind", "recompute"}})),
+      swapped_out_(metrics.Counter(kSwapped, kSwappedHelp, {{"direction", "out"}})),
+      swapped_in_(metrics.Counter(kSwapped, kSwappedHelp, {{"direction", "in"}})),
+      swap_bytes_out_(metrics.Counter(kSwapBytes, kSwapBytesHelp, {{"direction", "out"}})),
+      swap_bytes_in_(metrics.Counter(kSwapBytes, kSwapBytesHelp, {{"direction", "in"}})),
+      late_steps_(
+          metrics.Counter("baton_steps_over_target_total", "Steps with streams that took longer than the target.")) {
   for (int code = 0; code <= static_cast<int>(absl::StatusCode::kUnauthenticated); ++code) {
     const std::string reason = ReasonOf(absl::Status(static_cast<absl::StatusCode>(code), ""));
     metrics.Counter(kRequests, kRequestsHelp, {{"reason", reason}});
@@ -69,6 +92,7 @@ WorkerMetrics::WorkerMetrics(Metrics& metrics)
 void WorkerMetrics::Attach(const std::shared_ptr<WorkerRuntime>& runtime) {
   runtime_ = runtime;
   ready_.Set(1);
+  itl_target_.Set(Seconds(runtime->max_itl));
   block_bytes_.Set(static_cast<double>(runtime->layout.BytesPerBlock()));
   load_seconds_.Set(Seconds(runtime->load_time));
   peak_flops_.Set(runtime->peak.flops_per_second);
@@ -88,6 +112,10 @@ void WorkerMetrics::OnStep(const StepReport& report) {
   step_seconds_.Observe(Seconds(report.duration));
   step_tokens_.Observe(report.tokens);
   batch_size_.Observe(report.sequences);
+  if (report.predicted > Duration::zero())
+    step_prediction_.Observe(Seconds(report.duration) / Seconds(report.predicted));
+  if (report.prompt_budget) prompt_budget_.Set(*report.prompt_budget);
+  if (report.late) late_steps_.Increment();
 }
 
 void WorkerMetrics::OnRequestEnd(const std::string& reason) {
@@ -115,6 +143,8 @@ void WorkerMetrics::Collect() {
   leased_.Set(blocks.leased);
   owned_.Set(blocks.owned);
   quarantined_.Set(blocks.quarantined);
+  swap_used_.Set(load.swap_slots_used);
+  swap_free_.Set(runtime_->runner->swap_slots() - load.swap_slots_used);
   stalled_.Set(Seconds(runtime_->engine->stalled_for()));
   usage_.Set(1.0 - double{1} * blocks.available() / blocks.total());
 
@@ -125,7 +155,13 @@ void WorkerMetrics::Collect() {
   advance(generated_tokens_, load.generated_tokens, last_.generated_tokens);
   advance(prefix_queries_, load.prefix_queries, last_.prefix_queries);
   advance(prefix_hits_, load.prefix_hits, last_.prefix_hits);
-  advance(preemptions_, load.preemptions, last_.preemptions);
+  advance(swap_preemptions_, load.swap_preemptions, last_.swap_preemptions);
+  advance(recompute_preemptions_, load.preemptions - load.swap_preemptions, last_.preemptions - last_.swap_preemptions);
+  const uint64_t block_bytes = runtime_->layout.BytesPerBlock();
+  advance(swapped_out_, load.swapped_out_blocks, last_.swapped_out_blocks);
+  advance(swapped_in_, load.swapped_in_blocks, last_.swapped_in_blocks);
+  advance(swap_bytes_out_, load.swapped_out_blocks * block_bytes, last_.swapped_out_blocks * block_bytes);
+  advance(swap_bytes_in_, load.swapped_in_blocks * block_bytes, last_.swapped_in_blocks * block_bytes);
   advance(flops_, load.flops, last_.flops);
   advance(bytes_, load.bytes, last_.bytes);
   last_ = load;

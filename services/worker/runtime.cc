@@ -53,6 +53,15 @@ absl::StatusOr<uint32_t> PoolBlocks(const WorkerConfig& config, const KvLayout& 
   return static_cast<uint32_t>(blocks);
 }
 
+absl::StatusOr<uint32_t> SwapSlots(const WorkerConfig& config, const KvLayout& layout) {
+  const double blocks = config.swap_gib * kGiB / static_cast<double>(layout.BytesPerBlock());
+  if (blocks > UINT32_MAX || (config.swap_gib > 0 && blocks < 1)) {
+    return InvalidArgument("--swap_gib %g holds %.0f blocks of %d bytes; between 1 and %d are possible",
+                           config.swap_gib, blocks, layout.BytesPerBlock(), UINT32_MAX);
+  }
+  return static_cast<uint32_t>(blocks);
+}
+
 // A line each ten percent, so that a log shows that a long load goes on.
 std::function<void(uint64_t, uint64_t)> LogProgress(const Logger& log, const std::string& what) {
   return [&log, what, next = uint64_t{10}](uint64_t done, uint64_t total) mutable {
@@ -108,6 +117,7 @@ absl::StatusOr<std::unique_ptr<WorkerRuntime>> WorkerRuntime::Load(const WorkerC
   runtime->pool = std::make_unique<BlockPool>(blocks);
 
   EngineOptions engine = config.engine;
+  runtime->max_itl = engine.max_itl;
   engine.max_model_len = runtime->max_model_len;
   CpuRunnerOptions runner;
   runner.threads = static_cast<int>(config.threads);
@@ -116,6 +126,7 @@ absl::StatusOr<std::unique_ptr<WorkerRuntime>> WorkerRuntime::Load(const WorkerC
   // Without chunks a step must hold the longest prompt.
   if (!engine.chunked_prefill) engine.max_step_tokens = std::max(engine.max_step_tokens, runtime->max_model_len);
   runner.max_step_tokens = engine.max_step_tokens;
+  BATON_ASSIGN_OR_RETURN(runner.swap_slots, SwapSlots(config, runtime->layout));
   if (config.engine_probe) runtime->peak = ProbeCpuPeak(*weights, runner.threads);
   runtime->engine_name = config.engine_name;
   runtime->weights_format = DTypeName(weights->lm_head.dtype);
@@ -133,6 +144,7 @@ absl::StatusOr<std::unique_ptr<WorkerRuntime>> WorkerRuntime::Load(const WorkerC
                             {"kv_dtype", DTypeName(runtime->layout.dtype)},
                             {"kv_pool_gib", static_cast<double>(runtime->memory.size()) / kGiB},
                             {"kv_blocks", blocks},
+                            {"swap_blocks", runtime->runner->swap_slots()},
                             {"kv_block_bytes", runtime->layout.BytesPerBlock()},
                             {"max_model_len", runtime->max_model_len},
                             {"concurrency_at_max_model_len", pool_tokens / runtime->max_model_len},

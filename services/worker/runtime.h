@@ -29,6 +29,7 @@ struct WorkerRuntime {
   TextAssets text;
   KvLayout layout;
   uint32_t max_model_len = 0;
+  Duration max_itl{0};
   NumericsHash numerics;
   Incarnation incarnation;
   double probed_bytes_per_second = 0;  // of the transport to itself; 0: not measured

@@ -7,6 +7,11 @@
 #include "common/rpc/convert.h"
 
 namespace baton {
+namespace {
+
+constexpr double kMostWaitedSeconds = 1e6;
+
+}  // namespace
 
 absl::StatusOr<EngineRequest> ToEngineRequest(const internal::v1::Work& work, const WorkerRuntime& runtime) {
   if (work.worker_incarnation() != runtime.incarnation.value) {
@@ -37,6 +42,10 @@ absl::StatusOr<EngineRequest> ToEngineRequest(const internal::v1::Work& work, co
   request.sampling = FromProto(work.sampling());
   BATON_RETURN_IF_ERROR(Validate(request.sampling, vocab));
   request.priority = work.priority();
+  if (!(work.waited_seconds() >= 0 && work.waited_seconds() <= kMostWaitedSeconds)) {
+    return InvalidArgument("waited_seconds: %g, must be 0 to %g", work.waited_seconds(), kMostWaitedSeconds);
+  }
+  request.waited = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(work.waited_seconds()));
   request.cache_salt = work.cache_salt();
   return request;
 }

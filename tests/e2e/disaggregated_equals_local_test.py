@@ -136,7 +136,7 @@ class DisaggregatedEqualsLocal(unittest.TestCase):
 
 
 class AfterPreemption(unittest.TestCase):
-    """A pool too small for what runs at once: sequences are preempted, recomputed, and say the same."""
+    """A pool too small for what runs at once: sequences are preempted, recomputed or swapped, and say the same."""
 
     def test_tokens_are_the_same_and_preemptions_happened(self):
         # Four choices of a 40-token prompt share 2 full blocks and need 5 more each in the end: 22 in all, of 14.
@@ -144,11 +144,32 @@ class AfterPreemption(unittest.TestCase):
         sampling = dict(n=4, max_tokens=70, temperature=0.8, seed=21, ignore_eos=True, logprobs=1)
         with Cluster(prefill=0, router_flags=["--disaggregation=never"]) as roomy:
             expected = outcome(roomy.generate(prompt, **sampling))
-        with Cluster(decode_flags=["--kv_gib", str(14 * 8192 / 2**30 + 1e-9)],
-                     router_flags=["--disaggregation=always"]) as tight:
-            self.assertEqual(outcome(tight.stream(prompt, **sampling).result()), expected)
-            self.assertGreater(tight.decode[0].metrics()["baton_preemptions_total"], 0)
-            tight.assert_idle()
+        gib = 8192 / 2**30  # of a block
+        swap = ["--preemption=swap", "--swap_gib", str(40 * gib + 1e-9)]
+        for kind, flags in (("recompute", []), ("swap", swap)):
+            with self.subTest(kind=kind), Cluster(decode_flags=["--kv_gib", str(14 * gib + 1e-9), *flags],
+                                                  router_flags=["--disaggregation=always"]) as tight:
+                self.assertEqual(outcome(tight.stream(prompt, **sampling).result()), expected)
+                metrics = tight.decode[0].metrics()
+                self.assertGreater(metrics[f'baton_preemptions_total{{kind="{kind}"}}'], 0)
+                self.assertEqual(metrics['baton_swap_blocks{state="used"}'], 0)
+                self.assertEqual(metrics['baton_swapped_blocks_total{direction="out"}'] > 0, kind == "swap")
+                tight.assert_idle()
+
+
+class UnderAnyScheduling(unittest.TestCase):
+    """Batching modes and step targets change when tokens come, never which."""
+
+    def test_tokens_are_the_same(self):
+        prompts = [[(i * 31 + k * 7) % 240 + 3 for k in range(10 + 25 * i)] for i in range(4)]
+        with Cluster(prefill=0, router_flags=["--disaggregation=never"]) as plain:
+            expected = [outcome(plain.generate(prompt, **SAMPLED)) for prompt in prompts]
+        for flags in (["--batching=static"], ["--batching=dynamic", "--batch_timeout_ms=5"], ["--max_itl_ms=0.01"]):
+            with self.subTest(flags=flags), Cluster(worker_flags=[*flags, "--max_batch=3"],
+                                                    router_flags=["--disaggregation=always"]) as cluster:
+                calls = [cluster.stream(prompt, **SAMPLED) for prompt in prompts]
+                self.assertEqual([outcome(call.result()) for call in calls], expected)
+                cluster.assert_idle()
 
 
 if __name__ == "__main__":

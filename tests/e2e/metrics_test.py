@@ -16,7 +16,7 @@ from harness import ROOT, STAGES, Cluster, admin_pb2, grpc, make_request, wait_u
 from prometheus_server import Prometheus
 
 LABELS = {"model", "role", "reason", "transport", "state", "outcome", "worker_role", "stage", "version", "architecture",
-          "engine", "weights", "kv_dtype", "le"}
+          "engine", "weights", "kv_dtype", "kind", "direction", "le"}
 OURS = ("baton_", "process_")
 SERIES = re.compile(r"([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)$")
 

@@ -103,12 +103,14 @@ void FakeRunner::CopyBlock(BlockId from, BlockId to) {
 }
 
 void FakeRunner::SwapOut(BlockId from, uint32_t slot) {
+  if (before_swap) before_swap();
   const auto block = Slots(from);
   std::copy(block.begin(), block.end(), swap_.begin() + static_cast<ptrdiff_t>(slot * options_.block_size));
   if (clock) clock->Advance(swap_cost);
 }
 
 void FakeRunner::SwapIn(uint32_t slot, BlockId to) {
+  if (before_swap) before_swap();
   const auto block = std::span(swap_).subspan(size_t{slot} * options_.block_size, options_.block_size);
   std::copy(block.begin(), block.end(), Slots(to).begin());
   if (clock) clock->Advance(swap_cost);

@@ -42,6 +42,8 @@ class FakeRunner final : public Runner {
 
   // Called at the start of each step; an error fails it, an exception leaves it.
   std::function<absl::Status()> before_step;
+  // Called before each block is swapped out or in; an exception leaves it.
+  std::function<void()> before_swap;
   // What a step and a swapped block take: `clock` moves by so much.
   FakeClock* clock = nullptr;
   std::function<Duration(std::span<const StepSequence>)> step_cost;

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 #include <set>
 #include <string>
@@ -235,6 +236,29 @@ TEST(CpuRunner, RefusesALayoutOfAnotherModel) {
   const auto runner = CpuRunner::Create(weights, layout, {pool.data(), pool.size()}, {});
   ASSERT_FALSE(runner.ok());
   EXPECT_EQ(StatusMessage(runner.status()), "KV layout has 2 layers, 1 heads of 16; the model has 2, 2 of 16");
+}
+
+TEST(CpuRunner, BlocksThatWereSwappedOutAndInElsewhereGiveTheSameBits) {
+  for (const DType kv_dtype : {DType::kF32, DType::kBF16}) {
+    const auto weights = TinyWeights();
+    const std::vector<TokenId> prompt = RandomTokens(50, 1), answer = RandomTokens(3, 2), other = RandomTokens(64, 3);
+    const auto alone = RunAlone(weights, kv_dtype, prompt, answer);
+    RunnerHarness harness(weights, kv_dtype, 8, {.swap_slots = 5});
+    EXPECT_EQ(harness.runner().swap_slots(), 5u);
+    Sequence sequence;
+    harness.Append(sequence, prompt);
+    const std::vector<BlockId> before = sequence.blocks;
+    for (uint32_t i = 0; i < before.size(); ++i) harness.runner().SwapOut(before[i], 4 - i);
+    harness.Release(sequence);
+    Sequence neighbour;
+    harness.Append(neighbour, other);  // overwrites them
+    harness.Release(neighbour);
+    Sequence back;
+    harness.Append(back, RandomTokens(50, 4));  // takes blocks, in another order
+    for (uint32_t i = 0; i < before.size(); ++i) harness.runner().SwapIn(4 - i, back.blocks[before.size() - 1 - i]);
+    std::reverse(back.blocks.begin(), back.blocks.end());
+    for (size_t i = 0; i < answer.size(); ++i) ExpectSame(harness.Append(back, {answer[i]}), alone[i + 1]);
+  }
 }
 
 TEST(CpuRunner, CountsTheWorkOfAStep) {

@@ -21,7 +21,14 @@ struct Submitted {
 
 class Workload {
  public:
-  explicit Workload(uint32_t seed) : random_(seed), harness_(RandomOptions()) {}
+  explicit Workload(uint32_t seed) : random_(seed), harness_(RandomOptions()) {
+    harness_.runner.step_cost = [](std::span<const StepSequence> batch) {
+      size_t tokens = 0;
+      for (const StepSequence& sequence : batch) tokens += sequence.tokens.size();
+      return std::chrono::microseconds(500 + 100 * tokens);
+    };
+    harness_.runner.swap_cost = std::chrono::microseconds(Below(1000));
+  }
 
   void Run() {
     const uint32_t requests = 3 + Below(12);
@@ -50,6 +57,7 @@ class Workload {
   }
 
   uint64_t preemptions() const { return harness_.loop.load().preemptions; }
+  uint64_t swaps() const { return harness_.loop.load().swap_preemptions; }
   uint64_t prefix_hits() const { return harness_.loop.load().prefix_hits; }
 
  private:
@@ -71,6 +79,9 @@ class Workload {
     options.scheduler.batching = static_cast<BatchingMode>(std::max<int>(0, static_cast<int>(Below(6)) - 3));
     options.scheduler.batch_timeout = std::chrono::milliseconds(Below(4));  // a step takes one
     options.scheduler.priority_aging = std::chrono::milliseconds(Below(2) * Below(10));
+    options.scheduler.swap_slots = Below(2) * Below(30);
+    options.scheduler.preemption = static_cast<PreemptionMode>(Below(3));
+    options.scheduler.max_itl = std::chrono::milliseconds(Below(2) * (1 + Below(40)));
     patience_ = 2 + static_cast<uint32_t>(options.scheduler.batch_timeout / std::chrono::milliseconds(1));
     return options;
   }
@@ -166,6 +177,7 @@ class Workload {
     EXPECT_EQ(load.running_sequences, 0u);
     EXPECT_EQ(load.waiting_requests, 0u);
     EXPECT_EQ(load.waiting_prompt_tokens, 0u);
+    EXPECT_EQ(load.swap_slots_used, 0u);
   }
 
   std::mt19937 random_;
@@ -176,17 +188,19 @@ class Workload {
 };
 
 TEST(StepLoopProperty, RandomWorkloadsGiveTheTokensOfRunningAlone) {
-  uint64_t preemptions = 0, hits = 0;
+  uint64_t preemptions = 0, swaps = 0, hits = 0;
   for (uint32_t seed = 0; seed < 400; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     Workload workload(seed);
     workload.Run();
     if (HasFailure()) return;
     preemptions += workload.preemptions();
+    swaps += workload.swaps();
     hits += workload.prefix_hits();
   }
   // Else the property says nothing about these.
   EXPECT_GT(preemptions, 500u);
+  EXPECT_GT(swaps, 100u);
   EXPECT_GT(hits, 500u);
 }
 

@@ -6,6 +6,7 @@
 #include <set>
 #include <thread>
 
+#include "common/base/block_hash.h"
 #include "common/base/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -294,6 +295,64 @@ TEST(BlockPool, CountsAlwaysAddUpToThePool) {
     ASSERT_EQ(counts.quarantined, in_quarantine.size());
     for (const BlockId id : in_lease) ASSERT_FALSE(owned.contains(id) || in_quarantine.contains(id));
   }
+}
+
+// Sequences over a small tree of prefixes, some of which compute what others compute at the same time.
+TEST(BlockPool, OnlyLeavesThatNobodyHoldsAreEvicted) {
+  uint64_t evictions = 0, duplicates = 0;
+  for (uint32_t seed = 0; seed < 50; ++seed) {
+    std::mt19937 random(seed);
+    BlockPool pool(6 + random() % 20);
+    std::map<Hash128, int> stored_children;
+    std::map<Hash128, Hash128> parents;
+    pool.SetPrefixListener([&](const PrefixEvent& event) {
+      const bool stored = event.kind == PrefixEvent::Kind::kStored;
+      if (!stored) {
+        ++evictions;
+        EXPECT_EQ(stored_children[event.hash], 0) << "evicted before what hangs on it";
+      }
+      if (const auto parent = parents.find(event.hash); parent != parents.end()) {
+        stored_children[parent->second] += stored ? 1 : -1;
+      }
+    });
+    std::vector<std::vector<BlockId>> held;
+    for (int round = 0; round < 400; ++round) {
+      if (!held.empty() && random() % 2 == 0) {
+        std::swap(held[random() % held.size()], held.back());
+        pool.Release(held.back());
+        held.pop_back();
+        continue;
+      }
+      std::vector<TokenId> tokens;
+      for (uint32_t depth = 1 + random() % 5; depth > 0; --depth) tokens.push_back(static_cast<TokenId>(random() % 2));
+      const std::vector<Hash128> chain = HashBlockChain(tokens, 1, "");
+      for (size_t i = 1; i < chain.size(); ++i) parents.emplace(chain[i], chain[i - 1]);
+      std::vector<BlockId> blocks;
+      if (random() % 3 != 0) blocks = pool.MatchPrefix(chain);
+      const auto fresh = pool.Allocate(static_cast<uint32_t>(chain.size() - blocks.size()));
+      if (!fresh.ok()) {
+        pool.Release(blocks);
+        continue;
+      }
+      for (const auto& others : held) {
+        for (const BlockId block : *fresh) EXPECT_EQ(std::count(others.begin(), others.end(), block), 0);
+      }
+      blocks.insert(blocks.end(), fresh->begin(), fresh->end());
+      const uint32_t before = pool.PeekPrefix(chain);
+      pool.Publish(blocks, chain);
+      EXPECT_EQ(pool.PeekPrefix(chain), chain.size());
+      duplicates += before > chain.size() - fresh->size();
+      held.push_back(blocks);
+    }
+    for (const auto& blocks : held) pool.Release(blocks);
+    EXPECT_EQ(pool.counts().available(), pool.size());
+    pool.DropCache();
+    EXPECT_EQ(pool.counts().free, pool.size());
+    EXPECT_TRUE(pool.SnapshotPrefixes().hashes.empty());
+    pool.SetPrefixListener(nullptr);
+  }
+  EXPECT_GT(evictions, 1000u);  // else this says nothing
+  EXPECT_GT(duplicates, 100u);
 }
 
 TEST(BlockPool, ThreadsSeeConsistentCounts) {
