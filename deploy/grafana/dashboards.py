@@ -5,7 +5,7 @@
     deploy/grafana/dashboards.py --check    fails when a file is not what this script writes
 
 A panel is one line here: title, unit, and queries as (expression, legend). In expressions {R}, {P}, {D} and {W} stand for the
-label selectors of routers, prefill workers, decode workers and both kinds of workers.
+label selectors of routers, prefill workers, decode workers and both kinds of workers, {A} for routers whatever the model.
 """
 
 import json
@@ -16,7 +16,7 @@ FOLDER = os.path.dirname(os.path.abspath(__file__))
 
 NAMESPACE = 'namespace=~"$namespace"'
 MODEL = f'{NAMESPACE},model=~"$model"'
-SELECTORS = {"R": f'role="router",{NAMESPACE}', "P": f'role="prefill",{MODEL}', "D": f'role="decode",{MODEL}',
+SELECTORS = {"R": f'role="router",{MODEL}', "A": f'role="router",{NAMESPACE}', "P": f'role="prefill",{MODEL}', "D": f'role="decode",{MODEL}',
              "W": f'role=~"prefill|decode",{MODEL}', "N": NAMESPACE, "M": MODEL,
              "I": f'role=~"prefill|decode",{MODEL},instance=~"$instance"'}
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
@@ -59,7 +59,7 @@ OVERVIEW = [
         ("Requests ended", "reqps", "By gRPC code.",
          [('sum by (reason) (rate(baton_requests_total{R}[$__rate_interval])) > 0', "{{reason}}")], {"stack": True}),
         ("Failed and rejected", "percentunit", "Failed: Baton's fault or a missed deadline. Rejected: told to retry, the queue was full.",
-         [("namespace:baton_requests_failed:ratio_rate5m{N}", "failed"), ("namespace:baton_requests_rejected:ratio_rate5m{N}", "rejected")]),
+         [("namespace_model:baton_requests_failed:ratio_rate5m{M}", "failed {{model}}"), ("namespace_model:baton_requests_rejected:ratio_rate5m{M}", "rejected {{model}}")]),
         ("Saturation by role", "percentunit", "Batch slots or KV pool in use, whichever is fuller.",
          [("namespace_model_role:baton_saturation:ratio{M}", "{{role}} {{model}}")], {"max": 1}),
         ("Tokens", "short", "Tokens a second: generated for users, and read from prompts by the engines.",
@@ -68,17 +68,23 @@ OVERVIEW = [
     ]),
     ("Router", [
         ("Requests in flight", "short", "Prompts being served, and those that wait for a place.",
-         [("sum (baton_requests_running{R})", "running"), ("sum (baton_requests_waiting{R})", "waiting")]),
-        ("Mean time by stage", "s", "Where the time of a request goes, of those that ended well.",
-         [mean("baton_request_queue_time_seconds", "{R}", "queue"), mean("baton_request_prefill_time_seconds", "{R}", "prefill"),
-          mean("baton_request_decode_time_seconds", "{R}", "transfer tail and decode")], {"stack": True}),
+         [("sum (baton_requests_running{A})", "running"), ("sum (baton_requests_waiting{A})", "waiting")]),
+        ("Mean time by stage", "s", "Where the time of a request goes, of those that ended well: the stages add up to its latency.",
+         [mean("baton_request_stage_seconds", "{R}", "{{stage}}", "stage")], {"stack": True}),
         ("Queue time", "s", "For a place at the router and for the worker's scheduler.", quantiles("baton_request_queue_time_seconds", "{R}")),
         ("Latency of whole requests", "s", "Arrival to end, of those that ended well.", quantiles("baton_e2e_request_latency_seconds", "{R}")),
         ("Where prompts are read", "ops", "Pairing decisions by reason.",
          [('sum by (reason) (rate(baton_disaggregation_decisions_total{R}[$__rate_interval])) > 0', "{{reason}}")], {"stack": True}),
-        ("Workers ready, attempts moved", "short", "Ready workers by role; attempts a second that went on or began again on another pair.",
-         [("min by (worker_role) (baton_workers_ready{R})", "{{worker_role}} ready"), rate("baton_resumes_total", "{R}", "resumes/s"),
-          rate("baton_retries_total", "{R}", "retries/s")]),
+        ("Workers", "short", "By role and state, as the router that sees fewest of them ready.",
+         [("min by (worker_role) (baton_workers_ready{A})", "{{worker_role}} ready"),
+          ('max by (worker_role, state) (baton_workers{R,state!="ready"}) > 0', "{{worker_role}} {{state}}")]),
+        ("Attempts that failed", "ops", "Tries of a request on a pair that ended without it, by reason; then the request goes on or begins again elsewhere.",
+         [('sum by (reason) (rate(baton_attempt_failures_total{R}[$__rate_interval])) > 0', "{{reason}}"),
+          rate("baton_resumes_total", "{R}", "went on"), rate("baton_retries_total", "{R}", "began again")]),
+        ("Reserving blocks", "s", "Asking a decode worker for blocks until it promised them; beside the prefill, not before it.",
+         quantiles("baton_request_reserve_time_seconds", "{R}")),
+        ("First visible text", "s", "Arrival to the first text a client sees: later than the first token where a stop string may still match.",
+         quantiles("baton_time_to_first_text_seconds", "{R}")),
     ]),
     ("Prefill", [
         ("Backlog", "s", "How long the prompt tokens that wait will take at the rate of the last five minutes.",
@@ -127,6 +133,11 @@ OVERVIEW = [
          [rate("baton_engine_flops_total", "{W}", "{{role}}", "role")]),
         ("Memory traffic", "Bps", "Bytes of weights and KV read, by all workers of a role.",
          [rate("baton_engine_bytes_total", "{W}", "{{role}}", "role")]),
+        ("Share of the ceilings", "percentunit", "Achieved arithmetic and reading, of what each worker measured at its start: a busy engine need not be near either.",
+         [("sum by (role) (rate(baton_engine_flops_total{W}[$__rate_interval])) / (sum by (role) (baton_engine_peak_flops_per_second{W}) > 0)",
+           "{{role}} arithmetic"),
+          ("sum by (role) (rate(baton_engine_bytes_total{W}[$__rate_interval])) / (sum by (role) (baton_engine_peak_bytes_per_second{W}) > 0)",
+           "{{role}} memory")], {"max": 1}),
         ("Engine busy", "percentunit", "Share of the time in steps, mean of the workers of a role.",
          [("avg by (role) (rate(baton_step_seconds_sum{W}[$__rate_interval]))", "{{role}}")], {"max": 1}),
     ]),
