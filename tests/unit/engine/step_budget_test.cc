@@ -102,6 +102,34 @@ TEST(StepBudget, PredictionsMeetWhatStepsTake) {
   }
 }
 
+// A machine that is not linear: weights are read once a step, and few tokens hide behind that; sixteen streams join and
+// leave.
+TEST(StepBudget, SixteenStreamsKeepTheirPaceOnAMachineBoundByItsMemory) {
+  constexpr Duration kTarget = milliseconds(250);
+  EngineHarness engine(Options(kTarget));
+  engine.runner.step_cost = [](std::span<const StepSequence> batch) {
+    int64_t tokens = 0, attended = 0;
+    for (const StepSequence& sequence : batch) {
+      tokens += static_cast<int64_t>(sequence.tokens.size());
+      attended += static_cast<int64_t>(sequence.tokens.size()) * sequence.position;
+    }
+    return std::max<Duration>(milliseconds(40), tokens * milliseconds(4)) + attended * microseconds(2);
+  };
+  std::vector<Stream> streams(16);
+  std::vector<EngineRequest> requests;
+  for (Stream& stream : streams) requests.push_back(stream.Start(&engine, 1 + requests.size(), 128, 64));
+  ASSERT_TRUE(engine.RunUntilIdle());
+  std::vector<Duration> gaps;
+  for (size_t i = 0; i < streams.size(); ++i) {
+    EXPECT_EQ(streams[i].sink->ids(), FakeModelTokens(requests[i].sampling, 0, 97, requests[i].prompt));
+    gaps.insert(gaps.end(), streams[i].gaps.begin(), streams[i].gaps.end());
+  }
+  std::sort(gaps.begin(), gaps.end());
+  EXPECT_EQ(gaps.size(), 16u * 63);
+  EXPECT_LE(gaps[gaps.size() * 95 / 100], kTarget + milliseconds(1));  // the harness adds one between steps
+  EXPECT_LE(gaps.back(), kTarget * 3 / 2);
+}
+
 TEST(StepBudget, PromptsGetOnBesideStreamsThatTakeAllTheTime) {
   EngineHarness engine(Options(milliseconds(5)));  // less than any step
   engine.runner.step_cost = Cost;
