@@ -52,6 +52,9 @@ struct PanelMatrix {
 // of a scale (and minimum) that spans it: |error| <= scale / 2.
 void PackRows(const PanelMatrix& matrix, int64_t first, int64_t count, const float* rows);
 
+// The same for rows [count, inputs] that are in the matrix' format already, one of f32, f16 and bf16; any alignment.
+void PackStoredRows(const PanelMatrix& matrix, int64_t first, int64_t count, const std::byte* rows);
+
 // Rows that are quantised already.
 struct CodedRows {
   const uint8_t* codes = nullptr;      // [count][groups * 32], a byte per code

@@ -72,6 +72,10 @@ absl::Status PackRowsOf(const TensorView& tensor, uint64_t first, uint64_t count
                        {scratch.codes.data(), scratch.scales.data(), scratch.minimums.data()});
     return absl::OkStatus();
   }
+  if (tensor.dtype == matrix.dtype) {
+    cpu::PackStoredRows(matrix, output, static_cast<int64_t>(count), scratch.bytes.data());
+    return absl::OkStatus();
+  }
   scratch.rows.resize(std::max<size_t>(scratch.rows.size(), elements));
   weights::Dequantize(tensor.dtype, scratch.bytes.data(), elements, scratch.rows.data());
   cpu::PackRows(matrix, output, static_cast<int64_t>(count), scratch.rows.data());

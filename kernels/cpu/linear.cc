@@ -11,6 +11,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace baton::cpu::HWY_NAMESPACE {
 
+// Tiles of rows up to which widening in registers, again for each tile, is cheaper than through a scratch.
+constexpr int kStreamTiles = kLanes == 16 ? 2 : 1;
+
 struct Call {
   const PanelMatrix& weights;
   const float* bias;
@@ -44,15 +47,21 @@ HWY_INLINE void PackTile(const float* x, int64_t x_stride, int64_t rows, int64_t
   }
 }
 
-// One tile's worth of rows against kPanels panels, straight from the packed weights.
+// Tiles of kRows rows against kPanels panels, straight from the packed weights. Two tiles share a block of them in the
+// cache, and each fetches half of the next one.
 template <typename T, int kRows, int kPanels>
 HWY_INLINE void StreamGroup(const Call& call, const float* packed, int64_t panel) {
   const int64_t inputs = call.weights.inputs;
+  const bool one_tile = call.rows <= kRows;
   for (int64_t k = 0; k < inputs; k += kInputBlock) {
     const int64_t steps = std::min(kInputBlock, inputs - k);
-    Tile<T, kRows, kPanels, 1, kRows>(packed + k * kRows, call.panel<T>(panel) + k * kPanelWidth, inputs * kPanelWidth,
-                                      steps, call.y + panel * kPanelWidth, call.y_stride, static_cast<int>(call.rows),
-                                      k == 0, call.bias_at(panel, k + steps == inputs));
+    for (int64_t row = 0; row < call.rows; row += kRows) {
+      const PrefetchPattern prefetch = one_tile ? kEveryLine : PrefetchPattern{kInputBlock, 3, row == 0 ? 0 : 2};
+      Tile<T, kRows, kPanels, 1, kRows>(packed + row * inputs + k * kRows, call.panel<T>(panel) + k * kPanelWidth,
+                                        inputs * kPanelWidth, steps, call.y + row * call.y_stride + panel * kPanelWidth,
+                                        call.y_stride, static_cast<int>(std::min<int64_t>(kRows, call.rows - row)),
+                                        k == 0, call.bias_at(panel, k + steps == inputs), prefetch);
+    }
   }
 }
 
@@ -68,10 +77,12 @@ HWY_INLINE void StreamPanelsOf(const Call& call, const float* packed) {
   });
 }
 
-// At most kTileRows rows: every weight is read once and widened in registers. The time is that of reading the weights.
+// At most kStreamTiles tiles of rows: every weight is read from memory once and widened in registers. The time is that
+// of reading the weights.
 template <typename T>
 void FewRows(const Call& call) {
-  WithTileRows(call.rows, [&](auto tile_rows) HWY_ATTR {
+  const int64_t tiles = (call.rows + kTileRows - 1) / kTileRows;
+  WithTileRows((call.rows + tiles - 1) / tiles, [&](auto tile_rows) HWY_ATTR {
     constexpr int kRows = decltype(tile_rows)::value;
     const float* packed = call.x;
     if constexpr (kRows > 1) {
@@ -80,17 +91,14 @@ void FewRows(const Call& call) {
       constexpr int64_t kPackInputs = 1024;  // a few microseconds: less is not worth waking a thread
       call.pool.Run((inputs + kPackInputs - 1) / kPackInputs, [&](int64_t task, int) HWY_ATTR {
         const int64_t k = task * kPackInputs;
-        PackTile<kRows>(call.x + k, call.x_stride, call.rows, std::min(kPackInputs, inputs - k), out + k * kRows);
+        for (int64_t row = 0; row < call.rows; row += kRows) {
+          PackTile<kRows>(call.x + row * call.x_stride + k, call.x_stride, call.rows - row,
+                          std::min(kPackInputs, inputs - k), out + row * inputs + k * kRows);
+        }
       });
       packed = out;
     }
-    constexpr int kPanels = StreamPanels(kRows);
-    // Few panels for the threads: smaller groups even out their shares.
-    if (kPanels >= 8 && call.weights.panels() < int64_t{8} * kPanels * call.pool.threads()) {
-      StreamPanelsOf<T, kRows, kPanels >= 8 ? kPanels / 2 : kPanels>(call, packed);
-    } else {
-      StreamPanelsOf<T, kRows, kPanels>(call, packed);
-    }
+    StreamPanelsOf<T, kRows, StreamPanels(kRows)>(call, packed);
   });
 }
 
@@ -162,7 +170,7 @@ void ManyRows(const Call& call) {
 
 template <typename T>
 void LinearOf(const Call& call) {
-  call.rows <= kTileRows ? FewRows<T>(call) : ManyRows<T>(call);
+  call.rows <= kStreamTiles* kTileRows ? FewRows<T>(call) : ManyRows<T>(call);
 }
 
 void LinearImpl(const PanelMatrix& weights, const float* bias, const float* x, int64_t x_stride, int64_t rows, float* y,

@@ -26,6 +26,33 @@ void WithFormat(const PanelMatrix& matrix, const Body& body) {
   }
 }
 
+// Stores value(index into the rows' elements) panel by panel and input by input, so that stores run through memory in
+// order.
+template <typename T, typename Value>
+void PackLanes(const PanelMatrix& matrix, T* data, int64_t first, int64_t count, const Value& value) {
+  const int64_t inputs = matrix.inputs, end = first + count;
+  const int64_t padded_end = end == matrix.outputs ? PaddedToPanel(end) : end;
+  for (int64_t panel_first = first / kPanelWidth * kPanelWidth; panel_first < padded_end; panel_first += kPanelWidth) {
+    T* panel = data + panel_first * inputs;
+    if (first <= panel_first && panel_first + kPanelWidth <= end) {  // a whole panel
+      const int64_t row = (panel_first - first) * inputs;
+      for (int64_t k = 0; k < inputs; ++k) {
+        for (int64_t lane = 0; lane < kPanelWidth; ++lane)
+          panel[k * kPanelWidth + lane] = value(row + lane * inputs + k);
+      }
+      continue;
+    }
+    const int64_t lane_begin = std::max(first - panel_first, int64_t{0});
+    const int64_t lane_end = std::min(padded_end - panel_first, kPanelWidth);
+    for (int64_t k = 0; k < inputs; ++k) {
+      for (int64_t lane = lane_begin; lane < lane_end; ++lane) {
+        const int64_t output = panel_first + lane;
+        panel[k * kPanelWidth + lane] = output < end ? value((output - first) * inputs + k) : T{0};
+      }
+    }
+  }
+}
+
 int64_t CodeBytesOfGroup(DType dtype) { return kGroupInputs * kPanelWidth / (dtype == DType::kQ8_0 ? 1 : 2); }
 
 // To the nearest whole number, halves to even, for |value| < 2^22.
@@ -132,22 +159,18 @@ void PackRows(const PanelMatrix& matrix, int64_t first, int64_t count, const flo
     return PackCodedRows(matrix, first, count, {codes.data(), scales.data(), minimums.data()});
   }
   WithFormat(matrix, [&](auto* data, auto to, auto) {
+    PackLanes(matrix, data, first, count, [&](int64_t index) { return to(rows[index]); });
+  });
+}
+
+void PackStoredRows(const PanelMatrix& matrix, int64_t first, int64_t count, const std::byte* rows) {
+  WithFormat(matrix, [&](auto* data, auto, auto) {
     using T = std::remove_pointer_t<decltype(data)>;
-    const int64_t end = first + count;
-    const int64_t padded_end = end == matrix.outputs ? PaddedToPanel(end) : end;
-    // Panel by panel and input by input, so that stores run through memory in order.
-    for (int64_t panel_first = first / kPanelWidth * kPanelWidth; panel_first < padded_end;
-         panel_first += kPanelWidth) {
-      T* panel = data + panel_first * matrix.inputs;
-      const int64_t lane_begin = first > panel_first ? first - panel_first : 0;
-      const int64_t lane_end = padded_end - panel_first < kPanelWidth ? padded_end - panel_first : kPanelWidth;
-      for (int64_t k = 0; k < matrix.inputs; ++k) {
-        for (int64_t lane = lane_begin; lane < lane_end; ++lane) {
-          const int64_t output = panel_first + lane;
-          panel[k * kPanelWidth + lane] = output < end ? to(rows[(output - first) * matrix.inputs + k]) : T{0};
-        }
-      }
-    }
+    PackLanes(matrix, data, first, count, [&](int64_t index) {
+      T value;
+      std::memcpy(&value, rows + index * static_cast<int64_t>(sizeof(T)), sizeof(T));
+      return value;
+    });
   });
 }
 

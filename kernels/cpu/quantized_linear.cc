@@ -21,71 +21,104 @@ struct QuantizedCall {
   TaskRunner& pool;
 };
 
-// Rows [row, row + kRows) against kColumns vectors of outputs from `vector` on (counted through the matrix).
+// The place of a tile in the matrix and in the call.
+struct Place {
+  int64_t row, vector;  // vectors are counted through the matrix
+  int64_t first_group, end_group;
+  int tile, tiles;  // of rows; what has to come from memory is fetched by all of them in equal parts
+  int64_t prefetch_bytes;
+};
+
 template <DType kFormat, int kRows, int kColumns>
-HWY_INLINE void TileOf(const QuantizedCall& call, int64_t row, int64_t vector, int64_t first_group, int64_t end_group) {
+HWY_INLINE void TileOf(const QuantizedCall& call, const Place& at) {
+  constexpr int kLines = kIsInt8<kFormat> ? 8 : 4;
   const PanelMatrix& weights = call.weights;
-  const int64_t inputs = weights.inputs, output = vector * kLanes;
+  const int64_t inputs = weights.inputs, output = at.vector * kLanes;
   QuantizedTile<kFormat, kRows, kColumns>(
-      {.panel = reinterpret_cast<const uint8_t*>(weights.data) + vector / kVectors * weights.panel_bytes(),
+      {.panel = reinterpret_cast<const uint8_t*>(weights.data) + at.vector / kVectors * weights.panel_bytes(),
        .panel_bytes = weights.panel_bytes(),
        .scales_offset = weights.scales_offset(),
        .minimums_offset = weights.minimums_offset(),
-       .values = call.x.values(row, inputs),
+       .values = call.x.values(at.row, inputs),
        .value_stride = QuantizedRows::ValueStride(inputs),
-       .groups = call.x.groups(row, inputs),
+       .groups = call.x.groups(at.row, inputs),
        .group_stride = QuantizedRows::GroupStride(inputs),
-       .first_group = first_group,
-       .end_group = end_group,
-       .y = call.y + row * call.y_stride + output,
+       .first_group = at.first_group,
+       .end_group = at.end_group,
+       .y = call.y + at.row * call.y_stride + output,
        .y_stride = call.y_stride,
-       .bias = call.bias != nullptr && end_group == weights.groups() ? call.bias + output : nullptr},
-      static_cast<int>(vector % kVectors));
+       .bias = call.bias != nullptr && at.end_group == weights.groups() ? call.bias + output : nullptr,
+       .prefetch_first = kLines * at.tile / at.tiles,
+       .prefetch_end = kLines * (at.tile + 1) / at.tiles,
+       .prefetch_bytes = at.prefetch_bytes},
+      static_cast<int>(at.vector % kVectors));
 }
 
-// Rows [row, row + kRows) against all vectors of [vector, end).
+// kRows rows against all vectors of [at.vector, end).
 template <DType kFormat, int kRows>
-HWY_INLINE void TilesOf(const QuantizedCall& call, int64_t row, int64_t vector, int64_t end, int64_t first_group,
-                        int64_t end_group) {
+HWY_INLINE void TilesOf(const QuantizedCall& call, Place at, int64_t end) {
   constexpr int kColumns = QuantizedTileColumns(kRows);
-  for (; vector + kColumns <= end; vector += kColumns) {
-    TileOf<kFormat, kRows, kColumns>(call, row, vector, first_group, end_group);
+  for (; at.vector + kColumns <= end; at.vector += kColumns) TileOf<kFormat, kRows, kColumns>(call, at);
+  for (; at.vector < end; ++at.vector) {
+    for (Place row = at; row.row < at.row + kRows; ++row.row) TileOf<kFormat, 1, 1>(call, row);
   }
-  for (; vector < end; ++vector) {
-    for (int64_t r = row; r < row + kRows; ++r) TileOf<kFormat, 1, 1>(call, r, vector, first_group, end_group);
+}
+
+// All rows against the vectors of [at.vector, end).
+template <DType kFormat>
+HWY_INLINE void AllRows(const QuantizedCall& call, Place at, int64_t end) {
+  at.tiles = static_cast<int>((call.rows + kQuantizedTileRows - 1) / kQuantizedTileRows);
+  for (; at.row < call.rows; at.tile = std::min(at.tile + 1, at.tiles - 1)) {
+    const int64_t left = call.rows - at.row;
+    if (left >= kQuantizedTileRows) {
+      TilesOf<kFormat, kQuantizedTileRows>(call, at, end);
+      at.row += kQuantizedTileRows;
+    } else if (kQuantizedTileRows > 4 && left >= 4) {
+      TilesOf<kFormat, 4>(call, at, end);
+      at.row += 4;
+    } else if (left >= 2) {
+      TilesOf<kFormat, 2>(call, at, end);
+      at.row += 2;
+    } else {
+      TilesOf<kFormat, 1>(call, at, end);
+      at.row += 1;
+    }
   }
 }
 
 template <DType kFormat>
 void QuantizedLinearOf(const QuantizedCall& call) {
-  constexpr int kTileRows = kQuantizedTileRows;
-  // A unit of vectors that every tile divides; with many rows its codes of one block of groups stay in the first-level
-  // cache while every tile of rows meets them.
+  // A unit of vectors that every tile divides. A block of its groups stays in the first-level cache while every tile of
+  // rows meets it.
   constexpr int64_t kUnit = 4 > kVectors ? 4 : kVectors;
-  constexpr int64_t kManyRowsUnit = 2 > kVectors ? 2 : kVectors;
-  constexpr int64_t kManyRowsGroups = 16;
-  const int64_t unit = call.rows <= kTileRows ? kUnit : kManyRowsUnit;
+  constexpr int64_t kBlockGroups = 8;
+  constexpr int64_t kGroupBytes = kIsInt8<kFormat> ? 512 : 256;  // of codes
+  constexpr int64_t kFewRows = 32;                               // so few that the time is also that of reading weights
   const int64_t groups = call.weights.groups();
-  const int64_t block = call.rows <= kTileRows ? groups : kManyRowsGroups;
+  const bool one_tile = call.rows <= kQuantizedTileRows;
+  const int64_t block = one_tile ? groups : kBlockGroups;
   const int64_t vectors = call.weights.panels() * kVectors;
-  const int64_t units = (vectors + unit - 1) / unit;
+  const int64_t units = (vectors + kUnit - 1) / kUnit;
   const int64_t task_units = std::clamp<int64_t>(units / (call.pool.threads() * 8), 1, 16);
   call.pool.Run((units + task_units - 1) / task_units, [&](int64_t task, int) HWY_ATTR {
-    const int64_t task_begin = task * task_units * unit;
-    const int64_t task_end = std::min(task_begin + task_units * unit, vectors);
-    for (int64_t first = 0; first < groups; first += block) {
-      const int64_t end = std::min(first + block, groups);
-      for (int64_t vector = task_begin; vector < task_end; vector += unit) {
-        const int64_t unit_end = std::min(vector + unit, task_end);
-        int64_t row = 0;
-        for (; row + kTileRows <= call.rows; row += kTileRows) {
-          TilesOf<kFormat, kTileRows>(call, row, vector, unit_end, first, end);
-        }
-        if constexpr (kTileRows > 4) {
-          if (call.rows - row >= 4) TilesOf<kFormat, 4>(call, row, vector, unit_end, first, end), row += 4;
-        }
-        if (call.rows - row >= 2) TilesOf<kFormat, 2>(call, row, vector, unit_end, first, end), row += 2;
-        if (call.rows - row >= 1) TilesOf<kFormat, 1>(call, row, vector, unit_end, first, end);
+    const int64_t begin = task * task_units * kUnit, end = std::min(begin + task_units * kUnit, vectors);
+    const auto run = [&](int64_t vector, int64_t first) HWY_ATTR {
+      const Place at{.row = 0,
+                     .vector = vector,
+                     .first_group = first,
+                     .end_group = std::min(first + block, groups),
+                     .tile = 0,
+                     .tiles = 1,
+                     .prefetch_bytes = one_tile ? 4096 : kBlockGroups * kGroupBytes};
+      AllRows<kFormat>(call, at, std::min(vector + kUnit, end));
+    };
+    if (call.rows <= kFewRows) {  // along the panels: what is fetched ahead is what comes next
+      for (int64_t vector = begin; vector < end; vector += kUnit) {
+        for (int64_t first = 0; first < groups; first += block) run(vector, first);
+      }
+    } else {  // the same inputs of the rows for all panels of the task
+      for (int64_t first = 0; first < groups; first += block) {
+        for (int64_t vector = begin; vector < end; vector += kUnit) run(vector, first);
       }
     }
   });

@@ -167,9 +167,6 @@ constexpr int QuantizedTileColumns(int rows) {
   return rows == 1 ? 4 : rows == 2 ? 2 : 1;
 }
 
-// How far ahead codes are fetched when they come from memory: 2 KiB in every panel's stream.
-constexpr int64_t kCodePrefetchBytes = 2048;
-
 struct QuantizedTileCall {
   const uint8_t* panel;  // of the tile's first output
   int64_t panel_bytes;
@@ -183,6 +180,9 @@ struct QuantizedTileCall {
   float* y;  // row stride y_stride; sums so far unless first_group is 0
   int64_t y_stride;
   const float* bias;  // added after the last group; null with others
+  // Codes that are fetched from memory meanwhile: of every group's cache lines [first, end), so far ahead.
+  int prefetch_first, prefetch_end;
+  int64_t prefetch_bytes;
 };
 
 // kRows rows against kColumns vectors, the first of which is vector `first_vector` of the panel.
@@ -213,16 +213,18 @@ HWY_NOINLINE void QuantizedTile(const QuantizedTileCall& call, int first_vector)
         products[r][c].Start(kIsInt8<kFormat> ? row.start_int8 : kFormat == DType::kQ4_0 ? row.start_int4 : 0);
       }
     }
+    for (int line = call.prefetch_first; line < call.prefetch_end; ++line) {
+      const int64_t offset = (g * kLoads + line) * 64 + call.prefetch_bytes;
+#pragma GCC unroll 32
+      for (int c = 0; c < kColumns; c += kVectors) hwy::Prefetch(codes_at[c] + offset);
+    }
     const int8_t* values = call.values + g * kGroupInputs;
 #pragma GCC unroll 8
     for (int64_t load = 0; load < kLoads; ++load) {
       const int64_t offset = (g * kLoads + load) * 64;
       Codes codes[kColumns][kStepsOfLoad];
 #pragma GCC unroll 32
-      for (int c = 0; c < kColumns; ++c) {
-        if (c % kVectors == 0) hwy::Prefetch(codes_at[c] + offset + kCodePrefetchBytes);
-        LoadCodes<kFormat>(codes_at[c] + offset, codes[c]);
-      }
+      for (int c = 0; c < kColumns; ++c) LoadCodes<kFormat>(codes_at[c] + offset, codes[c]);
 #pragma GCC unroll 32
       for (int s = 0; s < kStepsOfLoad; ++s) {
 #pragma GCC unroll 32

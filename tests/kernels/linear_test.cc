@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -54,7 +56,8 @@ TEST(Linear, EqualsTheReferenceBitForBitOnEveryTargetAndFormat) {
   for (const Problem& problem :
        {Problem{1, 256, 16}, Problem{1, 900, 150}, Problem{1, 3, 1}, Problem{2, 300, 272}, Problem{3, 257, 33},
         Problem{5, 64, 40}, Problem{6, 48, 17}, Problem{7, 520, 50}, Problem{12, 255, 31, false}, Problem{13, 513, 49},
-        Problem{29, 96, 80}, Problem{70, 300, 130, false}}) {
+        Problem{16, 300, 65}, Problem{24, 257, 49}, Problem{25, 64, 40}, Problem{29, 96, 80},
+        Problem{70, 300, 130, false}}) {
     for (const DType dtype : kFormats) {
       SCOPED_TRACE(std::to_string(problem.rows) + " rows, " + std::to_string(problem.inputs) + " inputs, " +
                    std::to_string(problem.outputs) + " outputs, " + std::string(DTypeName(dtype)));
@@ -79,7 +82,7 @@ TEST(Linear, ARowOfManyEqualsTheRowAloneForAnyThreadCount) {
     const std::vector<float> together = problem.Run(packed, one, 0, problem.rows);
     for (const int threads : {1, 2, 3}) {
       ThreadPool pool(threads);
-      for (const int64_t count : {1, 2, 4, 11, 12, 30}) {
+      for (const int64_t count : {1, 2, 4, 11, 12, 13, 16, 24, 25}) {
         for (int64_t row = 0; row + count <= problem.rows; row += count) {
           const std::vector<float> alone = problem.Run(packed, pool, row, count);
           ExpectSameBits(alone.data(), together.data() + row * problem.outputs, alone.size());
@@ -123,6 +126,31 @@ TEST(PanelMatrix, RowsComeBackAsTheyWerePackedInPieces) {
     std::vector<float> missing(kInputs);
     cpu::UnpackRow(whole, kOutputs, missing.data());
     EXPECT_EQ(missing, std::vector<float>(kInputs, 0.0f));
+  }
+}
+
+TEST(PanelMatrix, StoredRowsArePackedAsTheirFloatsAre) {
+  constexpr int64_t kOutputs = 53, kInputs = 21;
+  const std::vector<float> rows = RandomFloats(kOutputs * kInputs, 5);
+  for (const DType dtype : kFormats) {
+    const Packed expected(dtype, kOutputs, kInputs, rows), actual(dtype, kOutputs, kInputs, rows);
+    std::vector<std::byte> stored(BytesOf(dtype, rows.size()));
+    for (size_t i = 0; i < rows.size(); ++i) {
+      if (dtype == DType::kF32) {
+        std::memcpy(stored.data() + 4 * i, &rows[i], 4);
+      } else {
+        const uint16_t bits = dtype == DType::kF16 ? F16FromF32(rows[i]) : BF16FromF32(rows[i]);
+        std::memcpy(stored.data() + 2 * i, &bits, 2);
+      }
+    }
+    for (const int64_t piece : {53, 16, 5, 20}) {
+      std::fill_n(actual.matrix.data, actual.matrix.bytes(), std::byte{0x7f});
+      for (int64_t first = 0; first < kOutputs; first += piece) {
+        cpu::PackStoredRows(actual.matrix, first, std::min(piece, kOutputs - first),
+                            stored.data() + BytesOf(dtype, static_cast<uint64_t>(first * kInputs)));
+      }
+      EXPECT_EQ(std::memcmp(actual.matrix.data, expected.matrix.data, expected.matrix.bytes()), 0) << piece;
+    }
   }
 }
 
