@@ -1,6 +1,8 @@
 #include "common/engine/panel_packing.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "common/base/status.h"
 #include "common/weights/code_groups.h"
@@ -39,19 +41,60 @@ DType Joined(DType a, DType b) {
   return a == DType::kQ8_0 || b == DType::kQ8_0 ? DType::kQ8_0 : DType::kQ4_1;
 }
 
-// Codes of `from` as those of `to`, without rounding; false when that cannot be.
-bool HasExactCodes(DType from, DType to) {
+// Whether codes of `from` become those of `to` without a detour through values.
+bool ConvertsCodes(DType from, DType to) {
   if (!weights::HasCodeGroups(from)) return false;
-  return KeptAs(from) == to || from == DType::kQ4_0;
+  const DType kept = KeptAs(from);
+  return kept == to || kept == DType::kQ4_0 || (kept == DType::kQ4_1 && to == DType::kQ8_0);
+}
+
+// 16 values low + step * code as 8-bit ones: the step of int8 that is a whole part of `step` and has a multiple nearest
+// to `low`, so that but a shared offset, which is small, nothing is rounded. False when there is none: the values then
+// lie far from zero for their step.
+bool LatticeToInt8(float low, float step, uint8_t* codes, uint16_t* scale) {
+  float best_error = std::numeric_limits<float>::infinity(), best_start = 0.0f, best_part = 0.0f;
+  for (float part = 1.0f; part <= 16.0f; ++part) {
+    const uint16_t rounded = F16FromF32(step / part);
+    const float unit = F32FromF16(rounded), start = std::nearbyint(low / unit);
+    if (!(std::abs(start) <= 127.0f && std::abs(start + 15.0f * part) <= 127.0f)) continue;
+    const float error =
+        std::max(std::abs(unit * start - low), std::abs(unit * (start + 15.0f * part) - (low + 15.0f * step)));
+    if (error >= best_error) continue;
+    best_error = error;
+    best_start = start;
+    best_part = part;
+    *scale = rounded;
+  }
+  if (best_part == 0.0f) return false;
+  for (uint64_t i = 0; i < weights::kCodeGroup; ++i) {
+    codes[i] = static_cast<uint8_t>(128.0f + best_start + best_part * static_cast<float>(codes[i]));
+  }
+  return true;
+}
+
+void GroupToInt8(float low, float step, uint8_t* codes, uint16_t* scale) {
+  if (LatticeToInt8(low, step, codes, scale)) return;
+  *scale = F16FromF32(std::max(std::abs(low), std::abs(low + 15.0f * step)) / 127.0f);
+  const float unit = F32FromF16(*scale);
+  for (uint64_t i = 0; i < weights::kCodeGroup; ++i) {
+    const float value = unit > 0.0f ? std::nearbyint((low + step * static_cast<float>(codes[i])) / unit) : 0.0f;
+    codes[i] = static_cast<uint8_t>(128 + static_cast<int>(std::clamp(value, -127.0f, 127.0f)));
+  }
 }
 
 void ConvertCodes(DType from, DType to, uint64_t codes, uint64_t groups, PanelScratch& scratch) {
-  if (from != DType::kQ4_0 || to == DType::kQ4_0) return;
-  if (to == DType::kQ8_0) {
+  from = KeptAs(from);
+  if (from == to) return;
+  if (from == DType::kQ4_0 && to == DType::kQ8_0) {
     for (uint64_t i = 0; i < codes; ++i) scratch.codes[i] = static_cast<uint8_t>(scratch.codes[i] + 120);
-    return;
+  } else if (from == DType::kQ4_0) {
+    for (uint64_t i = 0; i < groups; ++i) scratch.minimums[i] = F16FromF32(-8.0f * F32FromF16(scratch.scales[i]));
+  } else {
+    for (uint64_t i = 0; i < groups; ++i) {
+      GroupToInt8(F32FromF16(scratch.minimums[i]), F32FromF16(scratch.scales[i]),
+                  scratch.codes.data() + i * weights::kCodeGroup, &scratch.scales[i]);
+    }
   }
-  for (uint64_t i = 0; i < groups; ++i) scratch.minimums[i] = F16FromF32(-8.0f * F32FromF16(scratch.scales[i]));
 }
 
 // Rows [first, first + count) of one tensor to outputs [output, output + count).
@@ -60,7 +103,7 @@ absl::Status PackRowsOf(const TensorView& tensor, uint64_t first, uint64_t count
   const uint64_t elements = count * tensor.cols;
   scratch.bytes.resize(std::max<size_t>(scratch.bytes.size(), count * tensor.row_bytes()));
   BATON_RETURN_IF_ERROR(model::ReadRowBytes(tensor, first, count, scratch.bytes.data()));
-  if (cpu::IsQuantized(matrix.dtype) && HasExactCodes(tensor.dtype, matrix.dtype)) {
+  if (ConvertsCodes(tensor.dtype, matrix.dtype)) {
     const uint64_t groups = elements / weights::kCodeGroup;
     scratch.codes.resize(std::max<size_t>(scratch.codes.size(), elements));
     scratch.scales.resize(std::max<size_t>(scratch.scales.size(), groups));

@@ -58,7 +58,10 @@ int64_t CodeBytesOfGroup(DType dtype) { return kGroupInputs * kPanelWidth / (dty
 // To the nearest whole number, halves to even, for |value| < 2^22.
 float Nearest(float value) { return (value + 12582912.0f) - 12582912.0f; }
 
-uint8_t Code(float value, float highest) { return static_cast<uint8_t>(std::clamp(Nearest(value), 0.0f, highest)); }
+// What is no number becomes 0.
+uint8_t Code(float value, float highest) {
+  return value > 0.0f ? static_cast<uint8_t>(std::min(Nearest(value), highest)) : uint8_t{0};
+}
 
 // One group of `count` inputs to codes of a whole group, with the scale as it is stored.
 void EncodeGroup(DType dtype, const float* x, int64_t count, uint8_t* codes, uint16_t* scale, uint16_t* minimum) {
