@@ -16,8 +16,7 @@ uint64_t PrefillCost(const PairingRequest& request, const PairingCandidate& work
 }
 
 uint64_t DecodeCost(const PairingRequest& request, const PairingCandidate& worker) {
-  const uint64_t tokens = uint64_t{request.prompt_tokens} + uint64_t{request.max_tokens} * request.choices;
-  const uint64_t needed = (tokens + request.block_size - 1) / request.block_size;
+  const uint64_t needed = BlocksOfAllChoices(request);
   const uint64_t cached = CachedTokens(request, worker) / request.block_size;
   return worker.blocks_in_use + needed - std::min(needed, cached) + worker.running_sequences;
 }
@@ -64,6 +63,11 @@ uint64_t BlocksNeeded(const PairingRequest& request) {
   // The KV of the last token is never needed.
   const uint64_t positions = uint64_t{request.prompt_tokens} + std::max(1u, request.max_tokens) - 1;
   return (positions + request.block_size - 1) / request.block_size;
+}
+
+uint64_t BlocksOfAllChoices(const PairingRequest& request) {
+  const uint64_t tokens = uint64_t{request.prompt_tokens} + uint64_t{request.max_tokens} * request.choices;
+  return (tokens + request.block_size - 1) / request.block_size;
 }
 
 PairingDecision ChoosePair(const PairingRequest& request, std::span<const PairingCandidate> prefill,

@@ -65,6 +65,9 @@ struct PairingDecision {
 
 // KV blocks of one choice at its full length.
 uint64_t BlocksNeeded(const PairingRequest& request);
+// KV blocks of all choices at their full length, the prompt's counted once: what the request is taken to load a decode
+// worker with.
+uint64_t BlocksOfAllChoices(const PairingRequest& request);
 
 PairingDecision ChoosePair(const PairingRequest& request, std::span<const PairingCandidate> prefill,
                            std::span<const PairingCandidate> decode);

@@ -17,6 +17,14 @@ grpc::Status WithDetail(grpc::StatusCode code, const std::string& message, const
   return grpc::Status(code, message, rich.SerializeAsString());
 }
 
+constexpr const char* kCodeNames[kStatusCodes] = {
+    "ok",        "cancelled",      "unknown",           "invalid_argument",   "deadline_exceeded",
+    "not_found", "already_exists", "permission_denied", "resource_exhausted", "failed_precondition",
+    "aborted",   "out_of_range",   "unimplemented",     "internal",           "unavailable",
+    "data_loss", "unauthenticated"};
+
+const char* NameOf(int code) { return code >= 0 && code < kStatusCodes ? kCodeNames[code] : "unknown"; }
+
 // A trailer travels in HTTP/2 headers, whose usual limit is 8 KiB, and gRPC wants it to be short.
 std::string Shortened(std::string message) {
   constexpr size_t kLimit = 2048;
@@ -25,6 +33,9 @@ std::string Shortened(std::string message) {
 }
 
 }  // namespace
+
+const char* CodeName(grpc::StatusCode code) { return NameOf(static_cast<int>(code)); }
+const char* CodeName(absl::StatusCode code) { return NameOf(static_cast<int>(code)); }
 
 grpc::Status ToGrpc(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;

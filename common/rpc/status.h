@@ -17,6 +17,11 @@ struct FieldViolation {
   std::string description;  // what is wrong, with the limit
 };
 
+// "resource_exhausted": how metrics and logs name a code. Both kinds have the same numbers, 0 to kStatusCodes - 1.
+inline constexpr int kStatusCodes = 17;
+const char* CodeName(grpc::StatusCode code);
+const char* CodeName(absl::StatusCode code);
+
 grpc::Status ToGrpc(const absl::Status& status);
 absl::Status FromGrpc(const grpc::Status& status);
 

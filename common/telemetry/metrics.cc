@@ -48,6 +48,10 @@ const std::vector<double>& BatchBuckets() {
   return bounds;
 }
 
+void Advance(prometheus::Counter& counter, uint64_t now, uint64_t before) {
+  counter.Increment(static_cast<double>(now - before));
+}
+
 struct Metrics::Impl final : prometheus::Collectable {
   std::vector<prometheus::MetricFamily> Collect() const override {
     absl::MutexLock lock(&mutex);

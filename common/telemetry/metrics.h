@@ -34,6 +34,9 @@ const std::vector<double>& TransferBuckets();    // KV transfer
 const std::vector<double>& StageBuckets();       // parts of a request, from what a tokenizer takes to a long decode
 const std::vector<double>& BatchBuckets();       // powers of two, 1 to 65,536
 
+// Moves a counter by what a running total of elsewhere grew since it was last looked at.
+void Advance(prometheus::Counter& counter, uint64_t now, uint64_t before);
+
 class Metrics {
  public:
   // `constant` labels stand on every series (model, role).

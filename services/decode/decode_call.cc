@@ -71,7 +71,7 @@ std::optional<EngineRequest> DecodeCall::Accept(const internal::v1::Work& work) 
   request_id_ = work.request_id();
   attempt_ = work.attempt();
   if (!request.ok()) {
-    context_->metrics->worker().OnRequestEnd(ReasonOf(request.status()));
+    context_->metrics->worker().OnRequestEnd(CodeName(request.status().code()));
     EndLocked(ToGrpc(request.status()));
     return std::nullopt;
   }
@@ -115,7 +115,7 @@ void DecodeCall::Reserve(const internal::v1::Work& work) {
     absl::StatusOr<LeaseOffer> offer = context_->receiver->Reserve(std::move(reserve));
     if (!offer.ok()) {
       pool.Release(pinned);
-      context_->metrics->worker().OnRequestEnd(ReasonOf(offer.status()));
+      context_->metrics->worker().OnRequestEnd(CodeName(offer.status().code()));
       EndLocked(ToGrpc(offer.status()));
       return;
     }
@@ -147,7 +147,7 @@ void DecodeCall::OnLeaseEnd(absl::StatusOr<CommittedHandoff> committed) {
       pool.Release(pinned_);
       pinned_.clear();
       reserved_.sink.reset();
-      context_->metrics->worker().OnRequestEnd(gone_ ? "cancelled" : ReasonOf(committed.status()));
+      context_->metrics->worker().OnRequestEnd(gone_ ? "cancelled" : CodeName(committed.status().code()));
       EndLocked(ToGrpc(committed.status()));
       return;
     }
@@ -200,7 +200,7 @@ void DecodeCall::Continue(EngineRequest request) {
   absl::MutexLock lock(&mutex_);
   if (!status.ok()) {
     context_->runtime->pool->Release(blocks);
-    context_->metrics->worker().OnRequestEnd(ReasonOf(status));
+    context_->metrics->worker().OnRequestEnd(CodeName(status.code()));
     EndLocked(ToGrpc(status));
     return;
   }
@@ -241,7 +241,7 @@ void DecodeCall::OnTokens(std::span<const ChoiceToken> tokens) {
 }
 
 void DecodeCall::OnEnd(const absl::Status& status, const EngineTimings& timings) {
-  context_->metrics->worker().OnRequestEnd(ReasonOf(status));
+  context_->metrics->worker().OnRequestEnd(CodeName(status.code()));
   absl::MutexLock lock(&mutex_);
   context_->metrics->worker().OnEngineTimings(timings, status.ok() && !lease_, status.ok());
   if (status.ok()) {

@@ -42,18 +42,15 @@ void DecodeMetrics::Attach(std::shared_ptr<HandoffReceiver> receiver, double max
 
 void DecodeMetrics::Collect() {
   const HandoffCounts counts = receiver_->counts();
-  const auto advance = [](prometheus::Counter& counter, uint64_t now, uint64_t before) {
-    counter.Increment(static_cast<double>(now - before));
-  };
-  advance(committed_, counts.committed, last_.committed);
-  advance(discarded_, counts.discarded, last_.discarded);
-  advance(refused_, counts.refused, last_.refused);
-  advance(expired_, counts.expired, last_.expired);
-  advance(cancelled_, counts.cancelled, last_.cancelled);
-  advance(fenced_, counts.fenced, last_.fenced);
-  advance(writer_lost_, counts.writer_lost, last_.writer_lost);
-  advance(mismatches_, counts.checksum_mismatches, last_.checksum_mismatches);
-  advance(late_writes_, counts.late_writes_refused, last_.late_writes_refused);
+  Advance(committed_, counts.committed, last_.committed);
+  Advance(discarded_, counts.discarded, last_.discarded);
+  Advance(refused_, counts.refused, last_.refused);
+  Advance(expired_, counts.expired, last_.expired);
+  Advance(cancelled_, counts.cancelled, last_.cancelled);
+  Advance(fenced_, counts.fenced, last_.fenced);
+  Advance(writer_lost_, counts.writer_lost, last_.writer_lost);
+  Advance(mismatches_, counts.checksum_mismatches, last_.checksum_mismatches);
+  Advance(late_writes_, counts.late_writes_refused, last_.late_writes_refused);
   open_leases_.Set(receiver_->open_leases());
   last_ = counts;
 }

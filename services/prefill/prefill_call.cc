@@ -88,7 +88,7 @@ void PrefillCall::Start(internal::v1::Work work) {
     submitted_ = false;
     request = status;
   }
-  context_->metrics->worker().OnRequestEnd(ReasonOf(request.status()));
+  context_->metrics->worker().OnRequestEnd(CodeName(request.status().code()));
   Abort(ToGrpc(request.status()), StatusMessage(request.status()));
 }
 
@@ -145,7 +145,7 @@ void PrefillCall::OnTokens(std::span<const ChoiceToken> tokens) {
 }
 
 void PrefillCall::OnEnd(const absl::Status& status, const EngineTimings& timings) {
-  context_->metrics->worker().OnRequestEnd(ReasonOf(status));
+  context_->metrics->worker().OnRequestEnd(CodeName(status.code()));
   context_->metrics->worker().OnEngineTimings(timings, status.ok(), false);
   {
     absl::MutexLock lock(&mutex_);

@@ -3,31 +3,25 @@
 namespace baton {
 namespace {
 
-constexpr const char* kCodes[kGrpcCodes] = {
-    "ok",        "cancelled",      "unknown",           "invalid_argument",   "deadline_exceeded",
-    "not_found", "already_exists", "permission_denied", "resource_exhausted", "failed_precondition",
-    "aborted",   "out_of_range",   "unimplemented",     "internal",           "unavailable",
-    "data_loss", "unauthenticated"};
 constexpr char kUnknown[] = "unknown";
 
-int IndexOf(grpc::StatusCode code) { return code >= 0 && code < kGrpcCodes ? code : grpc::StatusCode::UNKNOWN; }
+int IndexOf(grpc::StatusCode code) { return code >= 0 && code < kStatusCodes ? code : grpc::StatusCode::UNKNOWN; }
 
-std::array<prometheus::Counter*, kGrpcCodes> ByCode(Metrics& metrics, const char* name, const char* help,
-                                                    const std::string& model) {
-  std::array<prometheus::Counter*, kGrpcCodes> counters;
-  for (int code = 0; code < kGrpcCodes; ++code) {
-    counters[code] = &metrics.Counter(name, help, {{"model", model}, {"reason", kCodes[code]}});
+std::array<prometheus::Counter*, kStatusCodes> ByCode(Metrics& metrics, const char* name, const char* help,
+                                                      const std::string& model) {
+  std::array<prometheus::Counter*, kStatusCodes> counters;
+  for (int code = 0; code < kStatusCodes; ++code) {
+    counters[code] =
+        &metrics.Counter(name, help, {{"model", model}, {"reason", CodeName(static_cast<grpc::StatusCode>(code))}});
   }
   return counters;
 }
 
-std::array<prometheus::Counter*, kGrpcCodes> Requests(Metrics& metrics, const std::string& model) {
+std::array<prometheus::Counter*, kStatusCodes> Requests(Metrics& metrics, const std::string& model) {
   return ByCode(metrics, "baton_requests_total", "Requests that ended, by gRPC code.", model);
 }
 
 }  // namespace
-
-const char* CodeName(grpc::StatusCode code) { return kCodes[IndexOf(code)]; }
 
 ModelMetrics::ModelMetrics(Metrics& metrics, const std::string& model)
     : first_token_(metrics.Histogram("baton_time_to_first_token_seconds",

@@ -16,13 +16,10 @@
 #include "baton/v1/inference.pb.h"
 #include "common/base/clock.h"
 #include "common/routing/pairing.h"
+#include "common/rpc/status.h"
 #include "common/telemetry/metrics.h"
 
 namespace baton {
-
-inline constexpr int kGrpcCodes = 17;
-// "ok", "cancelled", "deadline_exceeded", ...
-const char* CodeName(grpc::StatusCode code);
 
 // The stages of a prompt's time account in their order, as labels and spans name them. They add up to its total.
 struct Stage {
@@ -75,7 +72,7 @@ class ModelMetrics {
   prometheus::Counter &prompt_tokens_, &generated_tokens_, &cached_tokens_, &resumes_, &retries_;
   std::array<prometheus::Histogram*, std::size(kStages)> stages_;
   std::array<prometheus::Counter*, kPairingReasons> decisions_;
-  std::array<prometheus::Counter*, kGrpcCodes> requests_, attempt_failures_;
+  std::array<prometheus::Counter*, kStatusCodes> requests_, attempt_failures_;
 };
 
 class RouterMetrics {
@@ -101,7 +98,7 @@ class RouterMetrics {
  private:
   Metrics& metrics_;
   prometheus::Gauge &running_, &waiting_, &running_limit_, &waiting_limit_, &ready_, &prefill_ready_, &decode_ready_;
-  std::array<prometheus::Counter*, kGrpcCodes> refused_;
+  std::array<prometheus::Counter*, kStatusCodes> refused_;
   absl::Mutex mutex_;
   std::map<std::string, std::unique_ptr<ModelMetrics>> models_ ABSL_GUARDED_BY(mutex_);
   std::map<WorkerGroup, prometheus::Gauge*> workers_ ABSL_GUARDED_BY(mutex_);

@@ -1,6 +1,6 @@
 #include "services/worker/metrics.h"
 
-#include "services/worker/work.h"
+#include "common/rpc/status.h"
 
 namespace baton {
 namespace {
@@ -83,9 +83,8 @@ WorkerMetrics::WorkerMetrics(Metrics& metrics)
       swap_bytes_in_(metrics.Counter(kSwapBytes, kSwapBytesHelp, {{"direction", "in"}})),
       late_steps_(
           metrics.Counter("baton_steps_over_target_total", "Steps with streams that took longer than the target.")) {
-  for (int code = 0; code <= static_cast<int>(absl::StatusCode::kUnauthenticated); ++code) {
-    const std::string reason = ReasonOf(absl::Status(static_cast<absl::StatusCode>(code), ""));
-    metrics.Counter(kRequests, kRequestsHelp, {{"reason", reason}});
+  for (int code = 0; code < kStatusCodes; ++code) {
+    metrics.Counter(kRequests, kRequestsHelp, {{"reason", CodeName(static_cast<absl::StatusCode>(code))}});
   }
 }
 
@@ -148,22 +147,19 @@ void WorkerMetrics::Collect() {
   stalled_.Set(Seconds(runtime_->engine->stalled_for()));
   usage_.Set(1.0 - double{1} * blocks.available() / blocks.total());
 
-  const auto advance = [](prometheus::Counter& counter, uint64_t now, uint64_t before) {
-    counter.Increment(static_cast<double>(now - before));
-  };
-  advance(prompt_tokens_, load.prompt_tokens, last_.prompt_tokens);
-  advance(generated_tokens_, load.generated_tokens, last_.generated_tokens);
-  advance(prefix_queries_, load.prefix_queries, last_.prefix_queries);
-  advance(prefix_hits_, load.prefix_hits, last_.prefix_hits);
-  advance(swap_preemptions_, load.swap_preemptions, last_.swap_preemptions);
-  advance(recompute_preemptions_, load.preemptions - load.swap_preemptions, last_.preemptions - last_.swap_preemptions);
+  Advance(prompt_tokens_, load.prompt_tokens, last_.prompt_tokens);
+  Advance(generated_tokens_, load.generated_tokens, last_.generated_tokens);
+  Advance(prefix_queries_, load.prefix_queries, last_.prefix_queries);
+  Advance(prefix_hits_, load.prefix_hits, last_.prefix_hits);
+  Advance(swap_preemptions_, load.swap_preemptions, last_.swap_preemptions);
+  Advance(recompute_preemptions_, load.preemptions - load.swap_preemptions, last_.preemptions - last_.swap_preemptions);
   const uint64_t block_bytes = runtime_->layout.BytesPerBlock();
-  advance(swapped_out_, load.swapped_out_blocks, last_.swapped_out_blocks);
-  advance(swapped_in_, load.swapped_in_blocks, last_.swapped_in_blocks);
-  advance(swap_bytes_out_, load.swapped_out_blocks * block_bytes, last_.swapped_out_blocks * block_bytes);
-  advance(swap_bytes_in_, load.swapped_in_blocks * block_bytes, last_.swapped_in_blocks * block_bytes);
-  advance(flops_, load.flops, last_.flops);
-  advance(bytes_, load.bytes, last_.bytes);
+  Advance(swapped_out_, load.swapped_out_blocks, last_.swapped_out_blocks);
+  Advance(swapped_in_, load.swapped_in_blocks, last_.swapped_in_blocks);
+  Advance(swap_bytes_out_, load.swapped_out_blocks * block_bytes, last_.swapped_out_blocks * block_bytes);
+  Advance(swap_bytes_in_, load.swapped_in_blocks * block_bytes, last_.swapped_in_blocks * block_bytes);
+  Advance(flops_, load.flops, last_.flops);
+  Advance(bytes_, load.bytes, last_.bytes);
   last_ = load;
 }
 

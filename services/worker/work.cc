@@ -1,8 +1,5 @@
 #include "services/worker/work.h"
 
-#include <algorithm>
-#include <cctype>
-
 #include "common/base/status.h"
 #include "common/rpc/convert.h"
 
@@ -62,12 +59,6 @@ internal::v1::EngineReport ToProto(const EngineTimings& timings) {
   report.set_cached_tokens(timings.cached_tokens);
   report.set_preemptions(timings.preemptions);
   return report;
-}
-
-std::string ReasonOf(const absl::Status& status) {
-  std::string name(absl::StatusCodeToString(status.code()));
-  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
-  return name;
 }
 
 }  // namespace baton

@@ -16,7 +16,4 @@ absl::StatusOr<EngineRequest> ToEngineRequest(const internal::v1::Work& work, co
 void ToProto(std::span<const ChoiceToken> tokens, google::protobuf::RepeatedPtrField<internal::v1::Token>* out);
 internal::v1::EngineReport ToProto(const EngineTimings& timings);
 
-// Lower-case code for metrics: "ok", "cancelled", ...
-std::string ReasonOf(const absl::Status& status);
-
 }  // namespace baton
