@@ -142,7 +142,6 @@ grpc::Status PromptJob::Pair() {
                         "no pair of workers is ready for model '" + spec_.model->name + "'" + why);
   }
 
-  const uint32_t needed = (request.prompt_tokens + request.max_tokens * request.choices) / request.block_size + 1;
   if (decision.prefill) {
     attempt_.prefill = prefill[*decision.prefill];
     attempt_.prefill_incarnation = attempt_.prefill->state().identity.incarnation();
@@ -152,7 +151,7 @@ grpc::Status PromptJob::Pair() {
   if (decision.decode) {
     attempt_.decode = decode[*decision.decode];
     attempt_.decode_incarnation = attempt_.decode->state().identity.incarnation();
-    attempt_.decode_work = {.blocks = needed, .sequences = request.choices};
+    attempt_.decode_work = {.blocks = static_cast<uint32_t>(BlocksOfAllChoices(request)), .sequences = request.choices};
     attempt_.decode->AddWork(attempt_.decode_work);
   }
   auto* route = report_.mutable_route();
@@ -310,6 +309,7 @@ void PromptJob::OnPrefillDone(const internal::v1::PrefillDone& done) {
     DecodeRequest fence;
     fence.mutable_fence()->set_reason("relayed: " + done.reason());
     attempt_.decode_stream->Send(std::move(fence));
+    attempt_.fence_relayed = true;
   }
   if (AllEnded() || attempt_.committed) return;  // the decode stream's word decides
   FailAttempt(grpc::Status(grpc::StatusCode::ABORTED, "handoff failed: " + done.reason()), 0);
@@ -489,7 +489,14 @@ void PromptJob::FailAttempt(const grpc::Status& status, uint64_t lost_incarnatio
 void PromptJob::DropAttempt() {
   CancelTimer();
   if (attempt_.prefill_stream) attempt_.prefill_stream->Cancel();
-  if (attempt_.decode_stream) attempt_.decode_stream->Cancel();
+  if (attempt_.decode_stream && attempt_.fence_relayed) {
+    // A cancel would overtake the fence. It ends the lease, and so the call.
+    context_.timers->Schedule(kStreamPatience, [weak = std::weak_ptr<DecodeStream>(attempt_.decode_stream)] {
+      if (const auto stream = weak.lock()) stream->Cancel();
+    });
+  } else if (attempt_.decode_stream) {
+    attempt_.decode_stream->Cancel();
+  }
   if (attempt_.prefill) attempt_.prefill->RemoveWork(attempt_.prefill_work);
   if (attempt_.decode) attempt_.decode->RemoveWork(attempt_.decode_work);
   attempt_ = Attempt{};

@@ -87,6 +87,7 @@ class PromptJob : public std::enable_shared_from_this<PromptJob> {
     std::shared_ptr<DecodeStream> decode_stream;
     internal::v1::Work work;  // as the attempt began: tokens that come later must not enter a repeated reservation
     bool started = false, reserved = false, committed = false, prefill_done = false;
+    bool fence_relayed = false;
     bool first_tokens = false;  // of the prefill worker; they and a decode worker's travel on different connections
     std::vector<internal::v1::DecodeTokens> early;  // the decode worker's, until the first tokens are here
     uint32_t reserve_tries = 0;
