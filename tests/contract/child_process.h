@@ -21,7 +21,7 @@ class ChildProcess {
 
   void WriteLine(const std::string& line);
   // The next line of its output, without the newline; nothing at its end of file or after `timeout`.
-  std::optional<std::string> ReadLine(std::chrono::seconds timeout = std::chrono::seconds(30));
+  std::optional<std::string> ReadLine(std::chrono::seconds timeout = std::chrono::seconds(60));
   // One line out, one line back; empty when none came.
   std::string Ask(const std::string& line);
 

@@ -214,7 +214,7 @@ TEST_F(ControlConnection, PeerWithTwoConnectionsIsGoneOnlyWithItsLast) {
   auto first = *Connect();
   auto second = *Connect();
   first.reset();
-  const TimePoint deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  const TimePoint deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (server_->counts().connections != 1 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
   second->Attach({Key(1)}, Record());
   ASSERT_TRUE(answers_.WaitForCount(1));

@@ -60,7 +60,7 @@ class KvTransportPeer : public ::testing::TestWithParam<TransportMode> {
   // Puts and flushes without end until a call says that the session is over.
   absl::Status WriteUntilTheEnd(KvSession& session) {
     const PutRun run = Everything();
-    const TimePoint deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    const TimePoint deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     while (std::chrono::steady_clock::now() < deadline) {
       if (const absl::Status status = session.Put(kStamp, {&run, 1}); !status.ok()) return status;
       const size_t before = flushes_.values().size();
@@ -120,7 +120,7 @@ TEST_P(KvTransportPeer, IdleSessionLearnsOfItsTargetsDeath) {
   Target target = StartTarget();
   auto session = Connect(target);
   target.process->Kill();
-  const TimePoint deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  const TimePoint deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (session->Put(kStamp, {}).ok() && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
   EXPECT_EQ(session->Put(kStamp, {}).code(), absl::StatusCode::kUnavailable);
 }

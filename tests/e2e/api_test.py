@@ -67,6 +67,7 @@ class Api(unittest.TestCase):
         self.assertEqual(health(self.cluster.prefill[0], "baton.internal.v1.PrefillService"), SERVING)
         self.assertEqual(health(self.cluster.router, "no.such.Service"), grpc.StatusCode.NOT_FOUND)
         alone = Process("baton-router", "--workers", "127.0.0.1:1")
+        self.addCleanup(alone.popen.kill)
         self.assertEqual(health(alone, ""), SERVING)
         self.assertEqual(health(alone, SERVICE), NOT_SERVING)
         with grpc.insecure_channel(alone.address) as channel:
@@ -157,9 +158,12 @@ class Api(unittest.TestCase):
         self.assertEqual(response.reports[0].usage.completion_tokens, 28)
 
     def test_a_request_id_runs_once(self):
-        streams = [self.cluster.stream([3] * 60, request_id="twice", n=16, max_tokens=60, ignore_eos=True) for _ in range(2)]
-        codes = sorted((s.code() for s in streams), key=str)
-        self.assertIn(codes, ([grpc.StatusCode.ALREADY_EXISTS, grpc.StatusCode.OK], [grpc.StatusCode.OK] * 2))
+        with self.cluster.prefill[0].paused(), self.cluster.decode[0].paused():
+            first = self.cluster.stream([3] * 60, request_id="twice", n=16, max_tokens=60, ignore_eos=True)
+            wait_until(lambda: self.cluster.router.metrics()["baton_requests_running"] == 1, "the first runs")
+            second = self.cluster.stream([3] * 60, request_id="twice", n=16, max_tokens=60, ignore_eos=True)
+            self.assertEqual(second.code(), grpc.StatusCode.ALREADY_EXISTS)
+        self.assertEqual(first.code(), grpc.StatusCode.OK)
         self.cluster.generate("x", request_id="twice", max_tokens=1)
 
     @unittest.skipUnless(HAS_GRPC_PROTO, "grpc-proto is not installed")

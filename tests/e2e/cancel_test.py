@@ -2,9 +2,9 @@
 
 import unittest
 
-from harness import DEMO, PATIENCE, Cluster, grpc, inference_pb2, wait_until
+from harness import DEMO, PATIENCE, Cluster, grpc, inference_pb2, wait_for_stage, wait_until
 
-PROMPT = [10 + i * 7 % 900 for i in range(1000)]  # with one token a chunk: a thousand steps
+PROMPT = [10 + i * 7 % 900 for i in range(1500)]  # with one token a chunk: as many steps
 # Long enough that no test sees it end by itself: cancelled answers are short, finished ones are an error.
 ENDLESS = dict(max_tokens=100000, ignore_eos=True, temperature=0)
 
@@ -36,7 +36,7 @@ class EveryStage(unittest.TestCase):
                 with self.subTest(stage=stage, way=way):
                     before = cluster.router.metrics()
                     stream = cluster.stream(PROMPT, request_id=f"{stage}-{way}".replace(" ", "-"), n=4, **ENDLESS)
-                    wait_until(lambda: reached(stream) or stream.done.is_set(), stage)
+                    wait_for_stage(lambda: reached(stream), stream, stage)
                     cancel(stream, f"{stage}-{way}".replace(" ", "-"))
                     stream.wait()
                     cluster.assert_idle()
@@ -105,14 +105,12 @@ class InQueue(unittest.TestCase):
     def test_a_waiting_request_is_cancelled_and_a_full_queue_refuses(self):
         with Cluster(DEMO, router_flags=["--max_running", "1", "--max_waiting", "1"],
                      worker_flags=["--chunk_tokens", "1", "--kv_gib", "0.1"]) as cluster:
-            running = cluster.stream(PROMPT, n=16, **ENDLESS)
+            running = cluster.stream(PROMPT[:500], n=16, **ENDLESS)
             waiting = cluster.stream([5, 6], max_tokens=2)
-            wait_until(lambda: cluster.router.metrics()["baton_requests_waiting"] == 1 or running.done.is_set(), "waiting")
-            if not running.done.is_set():
-                refused = cluster.stream([5, 6], max_tokens=2)
-                if refused.code() != grpc.StatusCode.OK:
-                    self.assertEqual(refused.code(), grpc.StatusCode.RESOURCE_EXHAUSTED)
-                    self.assertIn("1 requests run and 1 wait", refused.error.details())
+            wait_for_stage(lambda: cluster.router.metrics()["baton_requests_waiting"] == 1, running, "waiting")
+            refused = cluster.stream([5, 6], max_tokens=2)
+            self.assertEqual(refused.code(), grpc.StatusCode.RESOURCE_EXHAUSTED)
+            self.assertIn("1 requests run and 1 wait", refused.error.details())
             waiting.call.cancel()
             waiting.wait()
             running.call.cancel()

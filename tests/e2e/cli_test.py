@@ -102,33 +102,25 @@ class CliTest(unittest.TestCase):
         self.assertEqual(out, f"{first}\n{second}\n{first}\n")
 
     def test_interrupt_cancels_the_call(self):
-        decode = self.cluster.decode[0]
-        decode.popen.send_signal(signal.SIGSTOP)  # so that the answer cannot come before the interrupt
-        try:
+        with self.cluster.decode[0].paused():  # so that the answer cannot come before the interrupt
             process = start("generate", "--max_tokens", "50", "--ignore_eos", "interrupt me",
                             router=self.cluster.router.address)
             harness.wait_until(lambda: self.cluster.router.metrics()["baton_requests_running"] == 1, "the call runs")
             process.send_signal(signal.SIGINT)
             process.communicate(timeout=harness.PATIENCE)
-        finally:
-            decode.popen.send_signal(signal.SIGCONT)
         self.assertEqual(process.returncode, 130)
         self.cluster.assert_idle()
 
     def test_interrupt_in_a_chat_stops_the_answer_alone(self):
-        decode = self.cluster.decode[0]
         process = start("chat", "--temperature", "0", "--max_tokens", "8", "--ignore_eos",
                         router=self.cluster.router.address)
-        decode.popen.send_signal(signal.SIGSTOP)
-        try:
+        with self.cluster.decode[0].paused():
             process.stdin.write("this answer is stopped\n")
             process.stdin.flush()
             running = lambda: self.cluster.router.metrics()["baton_requests_running"]
             harness.wait_until(lambda: running() == 1, "the call runs")
             process.send_signal(signal.SIGINT)
             harness.wait_until(lambda: running() == 0, "the call is cancelled")
-        finally:
-            decode.popen.send_signal(signal.SIGCONT)
         out, err = process.communicate("/reset\nhello\n", timeout=harness.PATIENCE)
         self.assertEqual((process.returncode, err), (0, ""))
         expected = self.cluster.generate([("user", "hello")], temperature=0, max_tokens=8, ignore_eos=True)

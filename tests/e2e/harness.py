@@ -6,11 +6,13 @@
 Needs python3-grpcio and protoc with its gRPC plugin from Debian, nothing else. BATON_BIN_DIR names the programs' folder.
 """
 
+import contextlib
 import json
 import os
 import queue
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -55,21 +57,23 @@ from baton.internal.v1 import worker_pb2, worker_pb2_grpc  # noqa: E402
 from google.rpc import error_details_pb2, status_pb2  # noqa: E402
 
 
-def wait_until(condition, what, patience=PATIENCE):
+def wait_until(condition, what, patience=PATIENCE, every=0.02):
     """Polls until `condition` returns something true and returns that."""
     deadline = time.monotonic() + patience
     while True:
+        late = time.monotonic() > deadline  # asked first: a slow machine may give the last look late
         value = condition()
         if value:
             return value
-        if time.monotonic() > deadline:
+        if late:
             raise AssertionError(f"waited {patience:.0f} s in vain: {what}")
-        time.sleep(0.02)
+        time.sleep(every)
 
 
 def wait_for_stage(reached, streams, stage, patience=PATIENCE):
     """Polls until `reached`, as long as one of the streams (or the only one) is under way: work that ended unseen was too
-    short for its test, and waiting any longer would be in vain."""
+    short for its test, and waiting any longer would be in vain. The work must be long against the poll, by steps
+    (prompts read token by token, long answers), not by hoping for a slow machine."""
     streams = streams if isinstance(streams, (list, tuple)) else [streams]
 
     def reached_in_time():
@@ -79,7 +83,7 @@ def wait_for_stage(reached, streams, stage, patience=PATIENCE):
             raise AssertionError(f"all work ended before it was seen in this stage: {stage}; it ended with "
                                  f"{[f'{s.call.code()} {s.call.details()}' for s in streams]}")
         return value
-    return wait_until(reached_in_time, stage, patience)
+    return wait_until(reached_in_time, stage, patience, every=0.002)
 
 
 class Process:
@@ -90,6 +94,7 @@ class Process:
         self.flags = flags
         self.lines = []
         self.plain_lines = []  # what is no JSON: a library's complaint, a sanitizer's report
+        self._port_holder = None
         self._changed = threading.Condition()
         environment = dict(os.environ, **(env or {}))
         self.popen = subprocess.Popen([os.path.join(BIN, program), *flags], stdin=subprocess.DEVNULL,
@@ -115,11 +120,12 @@ class Process:
         deadline = time.monotonic() + patience
         with self._changed:
             while True:
+                over = not self._reader.is_alive()  # it has read the last line there will be
                 for line in self.lines:
                     if line.get("message") == message:
                         return line
                 left = deadline - time.monotonic()
-                if left <= 0 or (self.popen.poll() is not None and not self._changed.wait(0.2)):
+                if left <= 0 or over:
                     raise AssertionError(f"{self.program} did not log '{message}'; it said:\n{self.log_text()}")
                 self._changed.wait(min(left, 0.2))
 
@@ -152,8 +158,26 @@ class Process:
         return out
 
     def kill(self):
+        """SIGKILL. Nobody else gets its port: a router still asks for it, and it may be started again."""
+        port = self.port
         self.popen.send_signal(signal.SIGKILL)
         self.popen.wait()
+        self._port_holder = socket.socket()
+        self._port_holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a server that does the same may listen
+        self._port_holder.bind(("0.0.0.0", port))
+
+    def free_port(self):
+        if self._port_holder:
+            self._port_holder.close()
+
+    @contextlib.contextmanager
+    def paused(self):
+        """Stopped for the length of a block. Routers take workers for lost that are silent for some seconds: keep it short."""
+        self.popen.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.popen.send_signal(signal.SIGCONT)
 
     def stop(self, patience=PATIENCE):
         """SIGTERM; returns the exit status."""
@@ -162,7 +186,8 @@ class Process:
         try:
             status = self.popen.wait(patience)
         except subprocess.TimeoutExpired:
-            self.kill()
+            self.popen.kill()
+            self.popen.wait()
             raise AssertionError(f"{self.program} did not stop:\n{self.log_text()}")
         report = self.sanitizer_report()
         assert not report, f"{self.program} ended with {status} and this report:\n{report}"
@@ -342,6 +367,12 @@ class Cluster:
 
     def assert_idle(self):
         """I1 and I4 at rest: every block free or cached, no lease, nothing running or waiting, anywhere."""
+        self.assert_workers_idle()
+        router = self.router.metrics
+        wait_until(lambda: router()["baton_requests_running"] == 0 and router()["baton_requests_waiting"] == 0,
+                   "the router is idle")
+
+    def assert_workers_idle(self):
         for worker in self.prefill + self.decode:
             if not worker.alive:
                 continue
@@ -352,14 +383,12 @@ class Cluster:
                     and m.get("baton_leases_open", 0) == 0
             wait_until(idle, f"{worker.program} gives everything back; it has "
                              f"{ {k: v for k, v in worker.metrics().items() if 'kv_blocks{' in k or 'requests_' in k or 'leases' in k} }")
-        router = self.router.metrics
-        wait_until(lambda: router()["baton_requests_running"] == 0 and router()["baton_requests_waiting"] == 0,
-                   "the router is idle")
 
     def close(self, check=True):
         """Stops everything, the router first. With `check`, every process must have ended well."""
         failures = []
         for process in sorted(self.started, key=lambda process: process is not self.router):
+            process.free_port()
             try:
                 process.stop()
                 process.assert_ended_well()

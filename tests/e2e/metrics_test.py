@@ -12,12 +12,14 @@ import time
 import unittest
 import urllib.request
 
-from harness import ROOT, STAGES, Cluster, admin_pb2, grpc, make_request, wait_until
+from harness import DEMO, PATIENCE, ROOT, STAGES, Cluster, admin_pb2, grpc, make_request, wait_for_stage, wait_until
 from prometheus_server import Prometheus
 
 LABELS = {"model", "role", "reason", "transport", "state", "outcome", "worker_role", "stage", "version", "architecture",
           "engine", "weights", "kv_dtype", "kind", "direction", "le"}
 OURS = ("baton_", "process_")
+# Bounds that the documented cases name hold on a machine that is no sanitizer's.
+SLOWDOWN = max(1, PATIENCE / 60)
 SERIES = re.compile(r"([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)$")
 
 
@@ -25,7 +27,7 @@ class Scrape:
     """One answer of /metrics; the endpoint's own series (exposer_*) are left out."""
 
     def __init__(self, process):
-        self.text = urllib.request.urlopen(f"http://127.0.0.1:{process.metrics_port}/metrics", timeout=60).read().decode()
+        self.text = urllib.request.urlopen(f"http://127.0.0.1:{process.metrics_port}/metrics", timeout=PATIENCE).read().decode()
         self.types, self.values = {}, {}
         for line in self.text.splitlines():
             if line.startswith(tuple(f"# TYPE {prefix}" for prefix in OURS)):
@@ -199,9 +201,10 @@ class Reports(unittest.TestCase):
     # ---- Prometheus
 
     def test_prometheus_scrapes_all_three(self):
-        wait_until(lambda: self.prometheus.value("count(up == 1)") == 3, "three targets are up")
-        targets = self.prometheus.api("targets")["activeTargets"]
-        self.assertEqual([(t["health"], t["lastError"]) for t in targets], [("up", "")] * 3)
+        def all_are_up():  # a busy machine may be late for one scrape
+            targets = self.prometheus.api("targets")["activeTargets"]
+            return [(t["health"], t["lastError"]) for t in targets] == [("up", "")] * 3
+        wait_until(all_are_up, "three targets are up")
         reason = "cancelled" if self.codes["cancelled"] else "ok"
         wait_until(lambda: self.prometheus.value(f'sum(baton_requests_total{{role="router",reason="{reason}"}})') == self.codes[reason],
                    "Prometheus has the last count")
@@ -386,14 +389,14 @@ class Ceilings(unittest.TestCase):
 class Cases(unittest.TestCase):
     def test_MET_01_time_to_first_token_starts_at_the_routers_door(self):
         """One place, ten at once: what waits in the queue waits for its first token, too."""
-        with Cluster(router_flags=["--max_running=1", "--disaggregation=always"]) as cluster:
+        with Cluster(DEMO, router_flags=["--max_running=1", "--disaggregation=always"],
+                     worker_flags=["--kv_gib", "0.1"]) as cluster:
             router = cluster.router
-            sent = [(time.monotonic(), cluster.stream([3 + i] * 40, max_tokens=40, ignore_eos=True, request_id=f"r{i}"))
-                    for i in range(5)]
-            unary = [cluster.api.Generate.future(make_request([9 + i] * 40, max_tokens=40, ignore_eos=True), timeout=60)
-                     for i in range(5)]
-            aborted = cluster.stream([5] * 40, max_tokens=40, ignore_eos=True, priority=100)
-            wait_until(lambda: router.metrics()["baton_requests_waiting"] >= 2 or all(f.done() for f in unary), "a queue")
+            work = dict(max_tokens=300, ignore_eos=True)  # long against sending ten of them
+            sent = [(time.monotonic(), cluster.stream([30 + i] * 40, request_id=f"r{i}", **work)) for i in range(5)]
+            unary = [cluster.api.Generate.future(make_request([90 + i] * 40, **work), timeout=PATIENCE) for i in range(5)]
+            aborted = cluster.stream([50] * 40, priority=100, **work)
+            wait_for_stage(lambda: router.metrics()["baton_requests_waiting"] >= 2, [stream for _, stream in sent], "a queue")
             aborted.call.cancel()
             reports = [u.result().reports[0] for u in unary]
             clients = []
@@ -419,7 +422,7 @@ class Cases(unittest.TestCase):
                                "the last one waited for several others")
             for client, server in clients:
                 self.assertGreaterEqual(client, server)
-            self.assertLess(min(client - server for client, server in clients), 0.05)
+            self.assertLess(min(client - server for client, server in clients), 0.05 * SLOWDOWN)
             if first_tokens == 10:
                 self.assertAlmostEqual(scrape("baton_time_to_first_token_seconds_sum"),
                                        sum(r.timings.time_to_first_token_seconds for r in reports), places=4)
@@ -427,31 +430,30 @@ class Cases(unittest.TestCase):
                 line["queue_seconds"] + line["prefill_queue_seconds"] for line in lines if line["code"] == "ok"), places=4)
 
     def test_MET_03_aborted_requests_leave_no_trace_in_gauges_and_every_trace_in_counters(self):
-        with Cluster(worker_flags=["--max_batch", "4", "--prefix_cache=false"]) as cluster:
+        with Cluster(DEMO, worker_flags=["--max_batch", "4", "--prefix_cache=false", "--kv_gib", "0.1"]) as cluster:
             router, workers = cluster.router, cluster.prefill + cluster.decode
             pool = [w.metrics()['baton_kv_blocks{state="free"}'] for w in workers]
-            calls = [cluster.stream([3 + i % 200] * (1 + i % 60), n=16, max_tokens=60, ignore_eos=True) for i in range(100)]
-            wait_until(lambda: router.metrics()["baton_requests_running"] >= 99, "100 requests run")
+            # Four sequences run at a time: minutes of work, all of which is there when it is cancelled.
+            work = dict(n=16, max_tokens=1500, ignore_eos=True)
+            calls = [cluster.stream([30 + i % 200] * (1 + i % 60), **work) for i in range(100)]
+            wait_until(lambda: router.metrics()["baton_requests_running"] == 100, "100 requests run")
             for stream in calls:
                 stream.call.cancel()
             wait_until(lambda: len(ended(router, "request ended")) == 100, "100 ends")
             cluster.assert_idle()
 
             for i in range(5):
-                stream = cluster.stream([7 + i], n=16, max_tokens=120, ignore_eos=True)
-                wait_until(lambda: sum(len(d.text.encode()) for m in list(stream.messages) for d in m.deltas) >= 64 or
-                           stream.done.is_set(), "64 bytes")
+                stream = cluster.stream([70 + i], **work)
+                wait_for_stage(lambda: sum(len(d.text.encode()) for m in list(stream.messages) for d in m.deltas) >= 64,
+                               stream, "64 bytes")
                 stream.call.cancel()
             wait_until(lambda: len(ended(router, "request ended")) == 105, "105 ends")
             cluster.assert_idle()
 
             scrape = Scrape(router)
-            codes = collections.Counter(line["code"] for line in ended(router, "request ended"))
-            self.assertEqual(set(codes) - {"cancelled", "ok"}, set())
-            self.assertGreaterEqual(codes["cancelled"], 100, "at most a few were faster than their end")
+            self.assertEqual(collections.Counter(line["code"] for line in ended(router, "request ended")), {"cancelled": 105})
             self.assertEqual(scrape("baton_requests_total"), 105)
-            for code, count in codes.items():
-                self.assertEqual(scrape("baton_requests_total", reason=code), count)
+            self.assertEqual(scrape("baton_requests_total", reason="cancelled"), 105)
             lines = ended(router, "prompt ended")
             self.assertEqual(scrape("baton_generation_tokens_total"), sum(line["completion_tokens"] for line in lines))
             self.assertEqual(scrape("baton_prompt_tokens_total"), sum(line["prompt_tokens"] for line in lines if line["prefill_worker"]))
@@ -472,7 +474,7 @@ class Cases(unittest.TestCase):
                 return "".join(draw.choice("abcdefghijklmnopqrstuvwxyz") for _ in range(20))
             refused, sent = 0, 3000
             for start in range(0, sent, 500):
-                futures = [cluster.api.Generate.future(make_request([3], model=word(), request_id=word()), timeout=60,
+                futures = [cluster.api.Generate.future(make_request([3], model=word(), request_id=word()), timeout=PATIENCE,
                                                        metadata=[("x-tenant", word()), ("authorization", word())])
                            for _ in range(500)]
                 refused += sum(f.code() == grpc.StatusCode.NOT_FOUND for f in futures)
@@ -485,11 +487,11 @@ class Cases(unittest.TestCase):
             self.assertEqual(after("baton_requests_total", reason="ok"), 50)
             self.assertLess(len(after.text), 1 << 20)
             durations = []
-            for _ in range(5):
+            for _ in range(20):
                 start = time.monotonic()
                 Scrape(cluster.router)
                 durations.append(time.monotonic() - start)
-            self.assertLess(min(durations), 0.1)
+            self.assertLess(min(durations), 0.1 * SLOWDOWN)
 
 
 if __name__ == "__main__":

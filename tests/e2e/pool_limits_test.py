@@ -2,14 +2,15 @@
 
 import unittest
 
-from harness import (Cluster, grpc, inference_pb2, make_request, wait_until, worker_pb2, worker_pb2_grpc)
+from harness import (PATIENCE, Cluster, grpc, inference_pb2, make_request, wait_until, worker_pb2, worker_pb2_grpc)
 
 GREEDY = dict(temperature=0, ignore_eos=True)
 
 
 def block_bytes(cluster):
     with grpc.insecure_channel(cluster.decode[0].address) as channel:
-        states = worker_pb2_grpc.WorkerServiceStub(channel).WatchState(worker_pb2.WatchStateRequest(protocol_version=1))
+        watch = worker_pb2_grpc.WorkerServiceStub(channel).WatchState
+        states = watch(worker_pb2.WatchStateRequest(protocol_version=1), timeout=PATIENCE)
         return next(states).identity.block_bytes
 
 
@@ -84,7 +85,7 @@ class SlowReaders(unittest.TestCase):
                 call = channel.unary_stream(
                     "/baton.v1.InferenceService/StreamGenerate",
                     request_serializer=inference_pb2.StreamGenerateRequest.SerializeToString,
-                    response_deserializer=inference_pb2.StreamGenerateResponse.FromString)(request, timeout=600)
+                    response_deserializer=inference_pb2.StreamGenerateResponse.FromString)(request, timeout=10 * PATIENCE)
                 name = 'baton_requests_total{reason="resource_exhausted"}'
                 wait_until(lambda: cluster.router.metrics()[name] == 1, "the unread request is ended")
                 cluster.assert_idle()

@@ -23,6 +23,11 @@ def make_certificates(folder, name="IP:127.0.0.1"):
 
 
 class Tls(unittest.TestCase):
+    def start(self, *arguments):
+        process = Process(*arguments)
+        self.addCleanup(process.popen.kill)  # for when the test fails; it stops them itself
+        return process
+
     def test_generates_over_tls_and_refuses_strangers(self):
         with tempfile.TemporaryDirectory() as folder:
             make_certificates(folder)
@@ -30,8 +35,8 @@ class Tls(unittest.TestCase):
             server = ["--tls_cert", certificate, "--tls_key", key]
             worker = ["--model", os.path.join(GOLDEN, "qwen2"), "--kv_gib", "0.02", "--threads", "1",
                       "--bandwidth_probe=false", *server, "--tls_ca", ca]
-            workers = [Process("baton-prefill", *worker), Process("baton-decode", *worker)]
-            router = Process("baton-router", "--workers", ",".join(w.address for w in workers), *server,
+            workers = [self.start("baton-prefill", *worker), self.start("baton-decode", *worker)]
+            router = self.start("baton-router", "--workers", ",".join(w.address for w in workers), *server,
                              "--worker_tls_cert", certificate, "--worker_tls_key", key, "--worker_tls_ca", ca,
                              "--disaggregation=always")
             with open(ca, "rb") as file:
@@ -49,7 +54,7 @@ class Tls(unittest.TestCase):
             with self.assertRaises(grpc.RpcError):
                 plain.ListModels(inference_pb2.ListModelsRequest(), timeout=5)
             # A router without a certificate of its own is a stranger to the workers.
-            stranger = Process("baton-router", "--workers", workers[0].address, "--worker_tls_ca", ca)
+            stranger = self.start("baton-router", "--workers", workers[0].address, "--worker_tls_ca", ca)
             stranger.wait_log("worker is unreachable")
             for process in (stranger, router, *workers):
                 self.assertEqual(process.stop(), 0, process.log_text())

@@ -30,7 +30,7 @@ class FlushValve {
   bool WaitForHeld(size_t count) {
     absl::MutexLock lock(&mutex_);
     const auto enough = [&] { return held_.size() >= count; };
-    return mutex_.AwaitWithTimeout(absl::Condition(&enough), absl::Seconds(30));
+    return mutex_.AwaitWithTimeout(absl::Condition(&enough), absl::Seconds(60));
   }
 
   void OnFlushed(const void* session, const absl::Status& status, Done done) {

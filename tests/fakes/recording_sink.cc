@@ -50,13 +50,13 @@ void RecordingSink::OnEnd(const absl::Status& status, const EngineTimings& timin
 
 bool RecordingSink::AwaitEnd() {
   absl::MutexLock lock(&mutex_);
-  return mutex_.AwaitWithTimeout(absl::Condition(&ended_), absl::Seconds(10));
+  return mutex_.AwaitWithTimeout(absl::Condition(&ended_), absl::Seconds(60));
 }
 
 bool RecordingSink::AwaitTokens(size_t count) {
   absl::MutexLock lock(&mutex_);
   const auto enough = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return token_count_ >= count; };
-  return mutex_.AwaitWithTimeout(absl::Condition(&enough), absl::Seconds(10));
+  return mutex_.AwaitWithTimeout(absl::Condition(&enough), absl::Seconds(60));
 }
 
 bool RecordingSink::ended() const {

@@ -9,34 +9,54 @@
 namespace baton {
 namespace {
 
+constexpr absl::Duration kPatience = absl::Seconds(60);
+
+// Timers whose thread is busy until Open: what is scheduled before fires afterwards, however slow the machine.
+class HeldTimers {
+ public:
+  HeldTimers() {
+    timers_.Schedule(Duration::zero(), [this] {
+      entered_.Notify();
+      open_.WaitForNotification();
+    });
+    entered_.WaitForNotification();
+  }
+  TimerQueue* operator->() { return &timers_; }
+  void Open() { open_.Notify(); }
+
+ private:
+  absl::Notification entered_, open_;
+  TimerQueue timers_;  // last: its thread uses the rest
+};
+
 TEST(TimerQueue, FiresInOrderOfTimeNotOfScheduling) {
-  TimerQueue timers;
   std::vector<int> order;  // written by the timer thread, read after `done`
   absl::Notification done;
-  timers.Schedule(std::chrono::milliseconds(30), [&] {
-    order.push_back(3);
-    done.Notify();
-  });
-  timers.Schedule(std::chrono::milliseconds(20), [&] { order.push_back(2); });
-  timers.Schedule(std::chrono::milliseconds(0), [&] { order.push_back(1); });
-  ASSERT_TRUE(done.WaitForNotificationWithTimeout(absl::Seconds(20)));
+  HeldTimers held;
+  held->Schedule(-std::chrono::hours(1), [&] { order.push_back(3); });
+  held->Schedule(-std::chrono::hours(2), [&] { order.push_back(2); });
+  held->Schedule(std::chrono::milliseconds(1), [&] { done.Notify(); });
+  held->Schedule(-std::chrono::hours(3), [&] { order.push_back(1); });
+  held.Open();
+  ASSERT_TRUE(done.WaitForNotificationWithTimeout(kPatience));
   EXPECT_EQ(order, (std::vector<int>{1, 2, 3}));
 }
 
 TEST(TimerQueue, ACancelledTimerNeverFires) {
-  TimerQueue timers;
   absl::Notification done;
-  const auto id = timers.Schedule(std::chrono::milliseconds(20), [&] { FAIL(); });
-  timers.Schedule(std::chrono::milliseconds(40), [&] { done.Notify(); });
-  timers.Cancel(id);
-  ASSERT_TRUE(done.WaitForNotificationWithTimeout(absl::Seconds(20)));
+  HeldTimers held;
+  const auto id = held->Schedule(-std::chrono::hours(1), [&] { FAIL(); });
+  held->Schedule(std::chrono::milliseconds(1), [&] { done.Notify(); });
+  held->Cancel(id);
+  held.Open();
+  ASSERT_TRUE(done.WaitForNotificationWithTimeout(kPatience));
 }
 
 TEST(TimerQueue, ACallbackMayScheduleTheNext) {
   TimerQueue timers;
   absl::Notification done;
   timers.Schedule(Duration::zero(), [&] { timers.Schedule(Duration::zero(), [&] { done.Notify(); }); });
-  EXPECT_TRUE(done.WaitForNotificationWithTimeout(absl::Seconds(20)));
+  EXPECT_TRUE(done.WaitForNotificationWithTimeout(kPatience));
 }
 
 }  // namespace

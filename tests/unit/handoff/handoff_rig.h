@@ -92,7 +92,7 @@ struct PrefillEnd {
         memory(transport.AllocatePool(blocks * kTinyLayout.BytesPerBlock()).value()) {
     FillRandom(memory, 5);
     ControlOptions options;
-    options.connect_timeout = std::chrono::seconds(2);
+    options.connect_timeout = std::chrono::seconds(5);
     sender = HandoffSender::Create(options, "prefill", kTinyLayout, kNumerics, incarnation, memory, &transport, &clock);
   }
 

@@ -17,7 +17,7 @@ class SilentWriter {
       : socket_([&] {
           const TargetDescriptor target = DecodeTargetDescriptor(offer.target).value();
           return FramedSocket(ConnectTo(target.control_host, target.control_port,
-                                        std::chrono::steady_clock::now() + std::chrono::seconds(10))
+                                        std::chrono::steady_clock::now() + absl::ToChronoSeconds(kTestPatience))
                                   .value());
         }()) {
     const TargetDescriptor target = DecodeTargetDescriptor(offer.target).value();
