@@ -4,7 +4,7 @@ import signal
 import time
 import unittest
 
-from harness import DEMO, PATIENCE, Cluster, grpc, wait_for_stage, wait_until
+from harness import DEMO, PATIENCE, Cluster, assemble, grpc, wait_for_stage, wait_until
 
 PROMPT = [10 + i * 7 % 900 for i in range(1000)]
 LONG = dict(n=8, max_tokens=100000, ignore_eos=True, temperature=0)
@@ -92,6 +92,23 @@ class SecondPair(unittest.TestCase):
             result = stream.result()  # checks that no index came twice or is missing
             self.assertEqual([list(c.token_ids) for c in result.choices], [list(c.token_ids) for c in expected.choices])
             self.assertEqual([c.text for c in result.choices], [c.text for c in expected.choices])
+            cluster.assert_idle()
+
+
+    def test_RPC_10_a_request_under_which_two_workers_die_takes_no_third(self):
+        with Cluster(DEMO, prefill=0, decode=3, worker_flags=["--kv_gib", "0.1"],
+                     router_flags=["--disaggregation=never"]) as cluster:
+            stream = cluster.stream(PROMPT[:50], n=4, max_tokens=1900, ignore_eos=True, temperature=0)
+            for _ in range(2):
+                seen = len(stream.messages)
+                wait_for_stage(lambda: len(stream.messages) > seen + 3, stream, "tokens")
+                running = [w for w in cluster.decode if w.alive and w.metrics()["baton_requests_running"] > 0]
+                self.assertEqual(len(running), 1)
+                running[0].kill()
+            self.assertEqual(stream.code(), grpc.StatusCode.INTERNAL)
+            self.assertIn("two workers were lost", stream.error.details())
+            assemble(stream.messages)  # checks that no index came twice or is missing
+            self.assertEqual(sum(w.alive for w in cluster.decode), 1)
             cluster.assert_idle()
 
 
