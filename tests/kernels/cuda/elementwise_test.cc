@@ -99,7 +99,10 @@ TEST_F(Elementwise, SwiGluIsTheCpus) {
         const float* gate = gate_up.data() + i / width * 2 * width + i % width;
         expected.push_back(reference::SwiGlu(gate[0], gate[width]));
       }
-      cpu::SwiGlu(gate_up.data(), 2 * width, kRows, width, by_cpu.data());
+      for (int64_t row = 0; row < kRows; ++row) {
+        const float* gate = gate_up.data() + row * 2 * width;
+        cpu::SwiGlu(gate, gate + width, width, by_cpu.data() + row * width);
+      }
       std::byte* y = NewDevice<std::byte>(kRows * width * BlockOf(dtype).bytes);
       Expect(cuda::SwiGlu(dtype, Upload(dtype, gate_up), kRows, width, y, stream()));
       const std::vector<float> actual = Download(dtype, y, kRows * width);
@@ -151,9 +154,12 @@ TEST_F(Elementwise, RopeWritesRotatedKeysAndValuesToTheirSlots) {
                   shape.heads + shape.kv_heads, shape.head_dim, x.data());
         std::copy_n(x.data(), shape.heads * shape.head_dim, expected_q.data() + row * width);
         const int64_t block = tables[sequences[row] * 3 + positions[row] / shape.block_size];
+        // Slot by slot, keys as well.
+        const cpu::KvSlot slot{DType::kF32, shape.head_dim, shape.block_size, head_stride * 4,
+                               positions[row] % shape.block_size};
         for (int kv = 0; kv < 2; ++kv) {
-          cpu::StoreKv(DType::kF32, kv == 0 ? k : v, shape.kv_heads, shape.head_dim, positions[row] % shape.block_size,
-                       head_stride, expected_pool.data() + block * block_stride + kv * shape.kv_heads * head_stride);
+          cpu::StoreValues(slot, kv == 0 ? k : v, shape.kv_heads,
+                           expected_pool.data() + block * block_stride + kv * shape.kv_heads * head_stride);
         }
       }
       ForEveryOrder([&] {
