@@ -21,7 +21,7 @@
 namespace baton {
 namespace {
 
-constexpr uint32_t kPrompt = 32, kSteps = 20;
+constexpr uint32_t kPrompt = 32, kSteps = 11;
 
 double SecondsSince(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
