@@ -104,6 +104,14 @@ std::string InspectText(const InspectReport& report) {
   facts.Add("generation", GenerationText(config.generation));
   facts.Add("tokenizer", report.text.tokenizer);
   facts.Add("chat template", report.text.chat_template);
+  if (report.quality) {
+    const QualityReport& quality = *report.quality;
+    facts.Add("quality", "weights " + quality.weights + ": perplexity " + FormatNumber(quality.perplexity, 4) +
+                             ", f32 " + FormatNumber(quality.perplexity_f32, 4) + " (" +
+                             FormatNumber(100 * (quality.perplexity / quality.perplexity_f32 - 1), 2) +
+                             "% more), same first choice in " + FormatNumber(100 * quality.agreement, 2) + "% of " +
+                             Plural(quality.tokens, "token"));
+  }
   return facts.Text();
 }
 
@@ -144,6 +152,13 @@ std::string InspectJson(const InspectReport& report) {
   json["tokenizer"] = report.text.tokenizer;
   json["has_tokenizer"] = report.text.has_tokenizer;
   json["has_chat_template"] = report.text.has_chat_template;
+  if (report.quality) {
+    json["quality"] = {{"weights", report.quality->weights},
+                       {"tokens", report.quality->tokens},
+                       {"perplexity", report.quality->perplexity},
+                       {"perplexity_f32", report.quality->perplexity_f32},
+                       {"agreement", report.quality->agreement}};
+  }
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -33,6 +33,14 @@ struct TextReport {
   bool has_tokenizer = false, has_chat_template = false;
 };
 
+// Perplexity of a text with some weights format beside that with f32.
+struct QualityReport {
+  std::string weights;
+  uint64_t tokens = 0;
+  double perplexity = 0, perplexity_f32 = 0;
+  double agreement = 0;  // share of places where both predict the same token
+};
+
 struct InspectReport {
   const model::Model* model = nullptr;  // not owned
   model::ParameterCount parameters;
@@ -43,6 +51,7 @@ struct InspectReport {
   uint64_t sequence_bytes = 0;  // KV of one sequence of full length, in whole blocks
   std::optional<KvPoolReport> pool;
   TextReport text;
+  std::optional<QualityReport> quality;
 };
 
 // INVALID_ARGUMENT when `max_model_len` is more than the model takes. `model` must outlive the report.

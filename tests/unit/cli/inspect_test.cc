@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 
 #include "nlohmann/json.hpp"
 #include "services/cli/inspect_report.h"
@@ -102,6 +103,24 @@ TEST_F(InspectProgram, ReadsGguf) {
   const auto [output, status] = RunInspect(path);
   ASSERT_EQ(status, 0) << output;
   EXPECT_THAT(output, HasSubstr("gguf"));
+}
+
+TEST_F(InspectProgram, MeasuresWhatAFormatCostsInPerplexity) {
+  fakes::WriteRandomModel(directory_, fakes::TinyConfig(), 1);
+  const std::string text = directory_ / "text.txt", arguments = directory_.string() + " --quality " + text;
+  std::ofstream(text) << "The tide comes in twice a day, and twice a day it leaves.";
+  const auto [f32, status] = RunInspect(arguments + " --weights f32 --json");
+  ASSERT_EQ(status, 0) << f32;
+  const auto same = nlohmann::json::parse(f32)["quality"];
+  EXPECT_EQ(same["tokens"], 56);  // a byte each, but the first
+  EXPECT_EQ(same["perplexity"], same["perplexity_f32"]);
+  EXPECT_EQ(same["agreement"], 1.0);
+  const auto [int4, int4_status] = RunInspect(arguments + " --weights int4 --json");
+  ASSERT_EQ(int4_status, 0) << int4;
+  const auto rounded = nlohmann::json::parse(int4)["quality"];
+  EXPECT_EQ(rounded["perplexity_f32"], same["perplexity_f32"]);
+  EXPECT_NE(rounded["perplexity"], rounded["perplexity_f32"]);
+  EXPECT_THAT(RunInspect(arguments + " --weights int8").first, HasSubstr("weights int8: perplexity "));
 }
 
 TEST_F(InspectProgram, SaysWhatIsMissing) {
