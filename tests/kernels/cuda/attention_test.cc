@@ -106,6 +106,19 @@ std::vector<float> InDoublePrecision(const Shape& shape, const Pool& pool, const
   return out;
 }
 
+// The pool with every block's keys as the CPU's kernels read them, element by element.
+std::vector<float> KeysByElement(const Shape& shape, const Pool& pool) {
+  std::vector<float> out = pool.values();
+  const int64_t piece = int64_t{shape.block_size} * shape.head_dim;
+  for (size_t block = 0; block < out.size(); block += pool.block_stride()) {
+    for (int64_t i = 0; i < shape.kv_heads * piece; ++i) {
+      const int64_t slot = i % piece / shape.head_dim, element = i % shape.head_dim;
+      out[block + i / piece * piece + element * shape.block_size + slot] = pool.values()[block + i];
+    }
+  }
+  return out;
+}
+
 std::vector<float> ByTheCpu(const Shape& shape, const Pool& pool, const std::vector<Queries>& batch,
                             const std::vector<float>& queries) {
   const cpu::AttentionShape attention{.kv_dtype = DType::kF32,
@@ -113,7 +126,8 @@ std::vector<float> ByTheCpu(const Shape& shape, const Pool& pool, const std::vec
                                       .kv_heads = shape.kv_heads,
                                       .head_dim = shape.head_dim,
                                       .block_size = shape.block_size,
-                                      .block_stride = pool.block_stride(),
+                                      .head_stride = int64_t{4} * shape.block_size * shape.head_dim,
+                                      .block_stride = 4 * pool.block_stride(),
                                       .scale = shape.scale(),
                                       .window = shape.window};
   std::vector<cpu::AttentionSequence> sequences;
@@ -123,10 +137,11 @@ std::vector<float> ByTheCpu(const Shape& shape, const Pool& pool, const std::vec
     row += part.count;
   }
   ThreadPool threads(1);
-  const cpu::AttentionWorkspace workspace(1);
+  cpu::AttentionWorkspace workspace(1, static_cast<int64_t>(batch.size()));
+  const std::vector<float> memory = KeysByElement(shape, pool);
   std::vector<float> out(queries.size());
-  cpu::Attention(attention, sequences, pool.values().data(), pool.values().data() + pool.block_stride() / 2,
-                 queries.data(), shape.width(), out.data(), shape.width(), workspace, threads);
+  cpu::Attention(attention, sequences, memory.data(), memory.data() + pool.block_stride() / 2, queries.data(),
+                 shape.width(), out.data(), shape.width(), workspace, threads);
   return out;
 }
 
