@@ -48,6 +48,9 @@ class AdmissionQueue {
     return ticket;
   }
 
+  uint32_t places() const { return places_; }
+  uint32_t capacity() const { return capacity_; }
+
   // Takes a waiting one out; false when it was admitted already (Leave is then owed).
   bool Withdraw(const Ticket& ticket) {
     absl::MutexLock lock(&mutex_);

@@ -70,6 +70,7 @@ std::optional<EngineRequest> DecodeCall::Accept(const internal::v1::Work& work) 
   absl::MutexLock lock(&mutex_);
   request_id_ = work.request_id();
   attempt_ = work.attempt();
+  trace_ = CallTrace(context_->runtime->spans, work, "decode", arrived_);
   if (!request.ok()) {
     context_->metrics->worker().OnRequestEnd(CodeName(request.status().code()));
     EndLocked(ToGrpc(request.status()));
@@ -120,6 +121,8 @@ void DecodeCall::Reserve(const internal::v1::Work& work) {
       return;
     }
     stage_ = Stage::kLeased;
+    reserved_at_ = context_->runtime->clock.Now();
+    trace_.Add("reserve", arrived_, reserved_at_);
     lease_ = offer->key;
     pinned_ = std::move(pinned);
     chain_ = chain;
@@ -139,6 +142,7 @@ void DecodeCall::OnLeaseEnd(absl::StatusOr<CommittedHandoff> committed) {
   EngineRequest request;
   {
     absl::MutexLock lock(&mutex_);
+    trace_.Add("lease", reserved_at_, context_->runtime->clock.Now());
     if (!committed.ok()) {
       // This worker is well: UNAVAILABLE would say that it is not.
       if (committed.status().code() == absl::StatusCode::kUnavailable) {
@@ -195,6 +199,7 @@ void DecodeCall::Continue(EngineRequest request) {
   {
     absl::MutexLock lock(&mutex_);
     stage_ = Stage::kRunning;
+    submitted_at_ = context_->runtime->clock.Now();
   }
   const absl::Status status = context_->runtime->engine->Submit(std::move(request));
   absl::MutexLock lock(&mutex_);
@@ -217,10 +222,19 @@ void DecodeCall::StopChoice(uint32_t choice) {
 
 void DecodeCall::OnStarted(uint32_t cached_tokens) {
   absl::MutexLock lock(&mutex_);
+  if (trace_.recorded()) {
+    trace_.OnStarted(lease_ ? "decode_queue" : "prefill_queue", submitted_at_, context_->runtime->clock.Now(),
+                     cached_tokens);
+  }
   if (lease_) return;  // a committed handoff has no prompt to start
   DecodeResponse message;
   message.mutable_started()->set_cached_tokens(cached_tokens);
   Send(std::move(message));
+}
+
+void DecodeCall::OnPromptProgress(uint32_t tokens_done, std::span<const BlockId>) {
+  absl::MutexLock lock(&mutex_);
+  if (trace_.recorded() && !lease_) trace_.OnProgress(context_->runtime->clock.Now(), tokens_done);
 }
 
 void DecodeCall::OnTokens(std::span<const ChoiceToken> tokens) {
@@ -235,6 +249,7 @@ void DecodeCall::OnTokens(std::span<const ChoiceToken> tokens) {
       last->second = now;
     }
   }
+  tokens_ += static_cast<uint32_t>(tokens.size());
   DecodeResponse message;
   ToProto(tokens, message.mutable_tokens()->mutable_tokens());
   Send(std::move(message));
@@ -244,6 +259,10 @@ void DecodeCall::OnEnd(const absl::Status& status, const EngineTimings& timings)
   context_->metrics->worker().OnRequestEnd(CodeName(status.code()));
   absl::MutexLock lock(&mutex_);
   context_->metrics->worker().OnEngineTimings(timings, status.ok() && !lease_, status.ok());
+  if (trace_.recorded() && timings.decode > Duration::zero()) {
+    const TimePoint now = context_->runtime->clock.Now();
+    trace_.Add("generate", now - timings.decode, now, {{"gen_ai.usage.output_tokens", int64_t{tokens_}}});
+  }
   if (status.ok()) {
     DecodeResponse message;
     *message.mutable_done()->mutable_engine() = ToProto(timings);
@@ -271,6 +290,7 @@ void DecodeCall::Send(DecodeResponse message) {
 
 void DecodeCall::EndLocked(const grpc::Status& status) {
   stage_ = Stage::kEnded;
+  trace_.End(context_->runtime->clock.Now(), status.ok() ? "" : status.error_message());
   stream_->End(status);
 }
 

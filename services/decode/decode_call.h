@@ -20,6 +20,7 @@
 #include "common/engine/request.h"
 #include "common/rpc/server_stream.h"
 #include "services/decode/decode_context.h"
+#include "services/worker/call_trace.h"
 
 namespace baton {
 
@@ -36,7 +37,7 @@ class DecodeCall final : public ServerStreamHandler<internal::v1::DecodeRequest>
   void OnGone() override;
 
   void OnStarted(uint32_t cached_tokens) override;
-  void OnPromptProgress(uint32_t, std::span<const BlockId>) override {}
+  void OnPromptProgress(uint32_t tokens_done, std::span<const BlockId> blocks) override;
   void OnTokens(std::span<const ChoiceToken> tokens) override;
   void OnEnd(const absl::Status& status, const EngineTimings& timings) override;
 
@@ -65,6 +66,9 @@ class DecodeCall final : public ServerStreamHandler<internal::v1::DecodeRequest>
   bool gone_ ABSL_GUARDED_BY(mutex_) = false;
   std::string request_id_ ABSL_GUARDED_BY(mutex_);
   uint64_t attempt_ ABSL_GUARDED_BY(mutex_) = 0;
+  CallTrace trace_ ABSL_GUARDED_BY(mutex_);
+  TimePoint reserved_at_ ABSL_GUARDED_BY(mutex_), submitted_at_ ABSL_GUARDED_BY(mutex_);
+  uint32_t tokens_ ABSL_GUARDED_BY(mutex_) = 0;
   std::optional<LeaseKey> lease_ ABSL_GUARDED_BY(mutex_);
   EngineRequest reserved_ ABSL_GUARDED_BY(mutex_);       // waits for the commit
   std::vector<BlockId> pinned_ ABSL_GUARDED_BY(mutex_);  // prefix hits held for it

@@ -66,6 +66,15 @@ uint32_t DecodeServiceImpl::max_lease_blocks() const {
   return context_ ? context_->receiver->max_lease_blocks() : 0;
 }
 
+void DecodeServiceImpl::AddTo(internal::v1::Load* load) const {
+  absl::MutexLock lock(&mutex_);
+  if (!context_) return;
+  const HandoffCounts counts = context_->receiver->counts();
+  load->set_handoffs_committed(counts.committed);
+  load->set_handoffs_failed(counts.expired + counts.writer_lost + counts.refused);
+  load->set_open_leases(context_->receiver->open_leases());
+}
+
 bool DecodeServiceImpl::must_restart() const {
   absl::MutexLock lock(&mutex_);
   return context_ && context_->receiver->must_restart();

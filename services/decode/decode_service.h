@@ -33,6 +33,7 @@ class DecodeServiceImpl final : public internal::v1::DecodeService::CallbackServ
   uint32_t open_work() const override;
   bool unused() const override;
   uint32_t max_lease_blocks() const override;
+  void AddTo(internal::v1::Load* load) const override;
   bool must_restart() const override;
 
   grpc::ServerBidiReactor<internal::v1::DecodeRequest, internal::v1::DecodeResponse>* Decode(

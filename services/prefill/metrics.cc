@@ -45,4 +45,8 @@ void PrefillMetrics::OnHandoff(const HandoffResult& result) {
   if (result.outcome == HandoffOutcome::kRefused || result.outcome == HandoffOutcome::kFailed) failures_.Increment();
 }
 
+uint64_t PrefillMetrics::handoffs(HandoffOutcome outcome) const {
+  return static_cast<uint64_t>(outcomes_[static_cast<int>(outcome)]->Value());
+}
+
 }  // namespace baton

@@ -17,6 +17,11 @@ class PrefillMetrics {
   WorkerMetrics& worker() { return worker_; }
   void OnHandoff(const HandoffResult& result);
 
+  // Since the start: handoffs that ended so, those that failed, bytes put.
+  uint64_t handoffs(HandoffOutcome outcome) const;
+  uint64_t failures() const { return static_cast<uint64_t>(failures_.Value()); }
+  uint64_t bytes() const { return static_cast<uint64_t>(bytes_.Value()); }
+
  private:
   WorkerMetrics& worker_;
   prometheus::Histogram &transfer_seconds_, &tail_seconds_;

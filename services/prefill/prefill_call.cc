@@ -68,6 +68,7 @@ void PrefillCall::Start(internal::v1::Work work) {
     if (submitted_) request = InvalidArgument("command: a second start");
     request_id_ = work.request_id();
     attempt_ = work.attempt();
+    trace_ = CallTrace(context_->runtime->spans, work, "prefill", arrived_);
     if (request.ok()) {
       submitted_ = true;
       prompt_tokens_ = static_cast<uint32_t>(request->prompt.size());
@@ -119,6 +120,7 @@ void PrefillCall::BeginHandoff(const std::string& bytes) {
 void PrefillCall::OnStarted(uint32_t cached_tokens) {
   absl::MutexLock lock(&mutex_);
   started_ = context_->runtime->clock.Now();
+  trace_.OnStarted("prefill_queue", arrived_, started_, cached_tokens);
   PrefillResponse message;
   message.mutable_started()->set_cached_tokens(cached_tokens);
   Send(std::move(message));
@@ -126,6 +128,7 @@ void PrefillCall::OnStarted(uint32_t cached_tokens) {
 
 void PrefillCall::OnPromptProgress(uint32_t tokens_done, std::span<const BlockId> blocks) {
   absl::MutexLock lock(&mutex_);
+  if (trace_.recorded()) trace_.OnProgress(context_->runtime->clock.Now(), tokens_done);
   tokens_done_ = tokens_done;
   blocks_.assign(blocks.begin(), blocks.end());
   if (!handoff_ || failure_) return;
@@ -163,8 +166,10 @@ void PrefillCall::OnHandoffDone(const HandoffResult& result) {
   {
     absl::MutexLock lock(&mutex_);
     result_ = result;
+    AddHandoffSpans(result);
     if (result.outcome != HandoffOutcome::kCommitted) {
       context_->log->Warning("handoff ended without a commit", {{"request_id", request_id_},
+                                                                {"trace_id", trace_.trace_id()},
                                                                 {"attempt", attempt_},
                                                                 {"outcome", HandoffOutcomeName(result.outcome)},
                                                                 {"reason", result.reason},
@@ -174,6 +179,26 @@ void PrefillCall::OnHandoffDone(const HandoffResult& result) {
   // Nobody will take the prompt any more: stop computing it.
   if (result.outcome != HandoffOutcome::kCommitted) context_->runtime->engine->Cancel(id_);
   EndIfComplete();
+}
+
+void PrefillCall::AddHandoffSpans(const HandoffResult& result) {
+  if (!trace_.recorded()) return;
+  if (!result.chunks.empty()) {
+    const TraceContext transfer =
+        trace_.AddGroup("transfer", result.chunks.front().put_started, result.chunks.back().put_flushed,
+                        {{"baton.kv.bytes", static_cast<int64_t>(result.bytes)},
+                         {"baton.kv.blocks", static_cast<int64_t>(result.blocks)},
+                         {"baton.kv.transport", context_->transport + "/" + result.lane}});
+    for (const HandoffResult::ChunkTimes& chunk : result.chunks) {
+      trace_.AddTo(transfer, "put", chunk.put_started, chunk.put_flushed, {{"baton.kv.blocks", int64_t{chunk.blocks}}});
+    }
+  }
+  if (result.tail > Duration::zero()) {
+    const TimePoint now = context_->runtime->clock.Now();
+    trace_.Add("commit", now - result.tail, now,
+               {{"baton.handoff.outcome", std::string(HandoffOutcomeName(result.outcome))},
+                {"baton.handoff.reason", result.reason}});
+  }
 }
 
 void PrefillCall::OnGone() { Abort(grpc::Status::CANCELLED, "the router ended the call"); }
@@ -235,6 +260,7 @@ void PrefillCall::EndIfComplete() {
       *message.mutable_done() = Report();
       Send(std::move(message));
     }
+    trace_.End(context_->runtime->clock.Now(), failure_ ? failure_->error_message() : "");
     stream_->End(failure_.value_or(grpc::Status::OK));
   }
   if (release) context_->runtime->engine->Release(id_);

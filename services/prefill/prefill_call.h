@@ -20,6 +20,7 @@
 #include "common/handoff/sender.h"
 #include "common/rpc/server_stream.h"
 #include "services/prefill/prefill_context.h"
+#include "services/worker/call_trace.h"
 
 namespace baton {
 
@@ -49,6 +50,7 @@ class PrefillCall final : public ServerStreamHandler<internal::v1::PrefillReques
   void Send(internal::v1::PrefillResponse message) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Ends the call if everything that must have ended has.
   void EndIfComplete() ABSL_LOCKS_EXCLUDED(mutex_);
+  void AddHandoffSpans(const HandoffResult& result) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   internal::v1::PrefillDone Report() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::shared_ptr<PrefillContext> context_;
@@ -59,6 +61,7 @@ class PrefillCall final : public ServerStreamHandler<internal::v1::PrefillReques
   absl::Mutex mutex_;
   std::string request_id_ ABSL_GUARDED_BY(mutex_);
   uint64_t attempt_ ABSL_GUARDED_BY(mutex_) = 0;
+  CallTrace trace_ ABSL_GUARDED_BY(mutex_);
   bool submitted_ ABSL_GUARDED_BY(mutex_) = false;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;  // the call's end was sent
   std::optional<grpc::Status> failure_ ABSL_GUARDED_BY(mutex_);

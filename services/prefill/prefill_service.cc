@@ -34,6 +34,12 @@ uint32_t PrefillServiceImpl::open_work() const {
   return context_ ? context_->open.load() : 0;
 }
 
+void PrefillServiceImpl::AddTo(internal::v1::Load* load) const {
+  load->set_handoffs_committed(metrics_.handoffs(HandoffOutcome::kCommitted));
+  load->set_handoffs_failed(metrics_.failures());
+  load->set_kv_bytes(metrics_.bytes());
+}
+
 bool PrefillServiceImpl::unused() const {
   absl::MutexLock lock(&mutex_);
   return !context_ || context_.use_count() == 1;

@@ -22,6 +22,7 @@ class PrefillServiceImpl final : public internal::v1::PrefillService::CallbackSe
   uint32_t open_work() const override;
   bool unused() const override;
   uint32_t max_lease_blocks() const override { return 0; }
+  void AddTo(internal::v1::Load* load) const override;
 
   grpc::ServerBidiReactor<internal::v1::PrefillRequest, internal::v1::PrefillResponse>* Prefill(
       grpc::CallbackServerContext* context) override;

@@ -1,6 +1,7 @@
 #include "services/router/admin_service.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_format.h"
 #include "common/base/status.h"
@@ -50,6 +51,38 @@ void Fill(const WorkerLink& link, v1::Worker* out) {
   out->set_prefix_queries(load.prefix_queries());
   out->set_prefix_hits(load.prefix_hits());
   out->set_version(state.identity.version());
+  out->set_flops(load.flops());
+  out->set_bytes_read(load.bytes_read());
+  out->set_peak_flops_per_second(state.identity.peak_flops_per_second());
+  out->set_peak_bytes_per_second(state.identity.peak_bytes_per_second());
+  out->set_handoffs_committed(load.handoffs_committed());
+  out->set_handoffs_failed(load.handoffs_failed());
+  out->set_kv_bytes(load.kv_bytes());
+  out->set_open_leases(load.open_leases());
+}
+
+void Fill(const prometheus::Histogram& histogram, v1::Histogram* out) {
+  const prometheus::ClientMetric::Histogram values = histogram.Collect().histogram;
+  uint64_t below = 0;
+  for (const auto& bucket : values.bucket) {
+    if (!std::isinf(bucket.upper_bound)) out->add_upper_bounds(bucket.upper_bound);
+    out->add_counts(bucket.cumulative_count - below);
+    below = bucket.cumulative_count;
+  }
+  out->set_sum(values.sample_sum);
+}
+
+void Fill(const ModelMetrics& metrics, const std::string& model, v1::ModelActivity* out) {
+  out->set_model(model);
+  Fill(metrics.first_token(), out->mutable_time_to_first_token());
+  Fill(metrics.token_gap(), out->mutable_inter_token_latency());
+  Fill(metrics.end_to_end(), out->mutable_request_latency());
+  uint64_t all = 0;
+  for (int code = 0; code < kGrpcCodes; ++code) all += metrics.requests(static_cast<grpc::StatusCode>(code));
+  out->set_requests_ok(metrics.requests(grpc::StatusCode::OK));
+  out->set_requests_failed(all - std::min(all, out->requests_ok()));
+  out->set_prompt_tokens(metrics.prompt_tokens());
+  out->set_generated_tokens(metrics.generated_tokens());
 }
 
 }  // namespace
@@ -62,6 +95,11 @@ grpc::ServerUnaryReactor* AdminServiceImpl::ListWorkers(grpc::CallbackServerCont
                    [](const v1::Worker& a, const v1::Worker& b) { return a.role() < b.role(); });
   response->set_router_waiting(queue_->waiting());
   response->set_router_running(queue_->running());
+  response->set_router_max_running(queue_->places());
+  response->set_router_max_waiting(queue_->capacity());
+  for (const auto& model : directory_->Models()) {
+    Fill(metrics_->Model(model->name), model->name, response->add_models());
+  }
   auto* reactor = context->DefaultReactor();
   reactor->Finish(grpc::Status::OK);
   return reactor;

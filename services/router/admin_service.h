@@ -4,14 +4,15 @@
 
 #include "baton/v1/admin.grpc.pb.h"
 #include "common/routing/admission_queue.h"
+#include "services/router/metrics.h"
 #include "services/router/worker_directory.h"
 
 namespace baton {
 
 class AdminServiceImpl final : public v1::AdminService::CallbackService {
  public:
-  AdminServiceImpl(const WorkerDirectory* directory, const AdmissionQueue* queue)
-      : directory_(directory), queue_(queue) {}
+  AdminServiceImpl(const WorkerDirectory* directory, const AdmissionQueue* queue, RouterMetrics* metrics)
+      : directory_(directory), queue_(queue), metrics_(metrics) {}
 
   grpc::ServerUnaryReactor* ListWorkers(grpc::CallbackServerContext* context, const v1::ListWorkersRequest* request,
                                         v1::ListWorkersResponse* response) override;
@@ -21,6 +22,7 @@ class AdminServiceImpl final : public v1::AdminService::CallbackService {
  private:
   const WorkerDirectory* const directory_;
   const AdmissionQueue* const queue_;
+  RouterMetrics* const metrics_;
 };
 
 }  // namespace baton

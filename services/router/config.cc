@@ -1,6 +1,7 @@
 #include "services/router/config.h"
 
 #include "common/base/status.h"
+#include "common/rpc/otlp_exporter.h"
 
 namespace baton {
 
@@ -35,6 +36,11 @@ void RouterConfig::AddTo(Flags& flags) {
       "ends with RESOURCE_EXHAUSTED.",
       1, 1u << 20);
   flags.Add("text_threads", &text_threads, "Threads for tokenizing and chat templates.", 1, 256);
+  AddTracingFlags(flags, otlp_endpoint);
+  flags.Add("trace_sample_ratio", &trace_sample_ratio,
+            "Share of requests whose spans are sent, of those that come without a traceparent; one that has it says "
+            "itself whether it is sampled.",
+            0, 1);
 }
 
 absl::Status RouterConfig::Finish() {

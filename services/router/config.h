@@ -38,6 +38,8 @@ struct RouterConfig {
   uint32_t default_max_tokens = 256;
   uint32_t max_unread_kib = 8192;
   uint32_t text_threads = 4;
+  std::string otlp_endpoint;
+  double trace_sample_ratio = 1;
 
   void AddTo(Flags& flags);
   absl::Status Finish();

@@ -45,12 +45,12 @@ void RequestTable::CancelAll(const grpc::Status& status) {
   for (const auto& generation : all) generation->Cancel(status);
 }
 
-Generation::Generation(const GenerationContext& context, GenerationPlan plan, std::string owner,
-                       std::string traceparent, TimePoint arrived, std::shared_ptr<GenerationSink> sink)
+Generation::Generation(const GenerationContext& context, GenerationPlan plan, std::string owner, RequestTrace trace,
+                       TimePoint arrived, std::shared_ptr<GenerationSink> sink)
     : context_(context),
       plan_(std::move(plan)),
       owner_(std::move(owner)),
-      traceparent_(std::move(traceparent)),
+      trace_(std::move(trace)),
       arrived_(arrived),
       sink_(std::move(sink)) {}
 
@@ -110,7 +110,7 @@ absl::StatusOr<PromptSpec> Generation::MakeSpec(const v1::Prompt& prompt, std::v
   spec.output.strip_leading_space = prompt.has_chat();
   spec.priority = plan_.priority;
   spec.cache_salt = plan_.cache_salt;
-  spec.traceparent = traceparent_;
+  spec.trace = trace_;
   spec.arrived = arrived_;
   spec.tokenized = context_.router.clock->Now();
   spec.tokens = std::move(tokens);
@@ -194,6 +194,7 @@ void Generation::OnJobEnd(uint32_t index, const grpc::Status& status, const v1::
 void Generation::LogPrompt(const grpc::Status& status, const v1::PromptReport& report) const {
   const v1::Timings& timings = report.timings();
   context_.router.log->Info("prompt ended", {{"request_id", plan_.request_id},
+                                             {"trace_id", trace_.context.trace_id_hex()},
                                              {"prompt_index", report.prompt_index()},
                                              {"code", CodeName(status.error_code())},
                                              {"prefill_worker", report.route().prefill_worker()},
@@ -221,6 +222,37 @@ void Generation::LogPrompt(const grpc::Status& status, const v1::PromptReport& r
                                              {"total_seconds", timings.total_seconds()}});
 }
 
+// By the semantic conventions for generative AI, as far as they have a name for it.
+void Generation::AddRequestSpan(const grpc::Status& status, TimePoint end) const {
+  if (!trace_.recorded()) return;
+  Span span;
+  span.context = trace_.context;
+  span.parent = trace_.parent;
+  const std::string operation = plan_.chat ? "chat" : "text_completion";
+  span.name = operation + " " + plan_.model->name;
+  span.kind = Span::Kind::kServer;
+  span.start = arrived_;
+  span.end = end;
+  span.attributes = {{"gen_ai.operation.name", operation},
+                     {"gen_ai.provider.name", std::string("baton")},
+                     {"gen_ai.request.model", plan_.model->name},
+                     {"gen_ai.response.model", plan_.model->name},
+                     {"gen_ai.response.id", plan_.request_id},
+                     {"gen_ai.request.choice.count", int64_t{plan_.choices}},
+                     {"gen_ai.request.temperature", double{plan_.sampling.temperature}},
+                     {"gen_ai.request.top_p", double{plan_.sampling.top_p}},
+                     {"gen_ai.request.top_k", int64_t{plan_.sampling.top_k}},
+                     {"gen_ai.request.seed", static_cast<int64_t>(plan_.sampling.seed)},
+                     {"rpc.system", std::string("grpc")},
+                     {"rpc.grpc.status_code", int64_t{status.error_code()}}};
+  if (plan_.max_tokens) span.attributes.emplace_back("gen_ai.request.max_tokens", int64_t{*plan_.max_tokens});
+  if (!status.ok()) {
+    span.attributes.emplace_back("error.type", std::string(CodeName(status.error_code())));
+    span.error = status.error_message();
+  }
+  trace_.spans->Add(std::move(span));
+}
+
 void Generation::EndLater(const grpc::Status& status) {
   context_.router.timers->Schedule(Duration::zero(), [self = shared_from_this(), status] { self->End(status); });
 }
@@ -242,12 +274,15 @@ void Generation::End(const grpc::Status& status) {
     if (registered_) context_.table->Remove(plan_.request_id);
   }
   for (const auto& job : open) job->Cancel(status);
+  const TimePoint end = context_.router.clock->Now();
   context_.router.metrics->Model(plan_.model->name).OnRequestEnd(status);
   context_.router.log->Info("request ended", {{"request_id", plan_.request_id},
+                                              {"trace_id", trace_.context.trace_id_hex()},
                                               {"model", plan_.model->name},
                                               {"code", CodeName(status.error_code())},
                                               {"error", status.error_message()},
-                                              {"seconds", Seconds(context_.router.clock->Now() - arrived_)}});
+                                              {"seconds", Seconds(end - arrived_)}});
+  AddRequestSpan(status, end);
   sink->OnEnd(status);
 }
 

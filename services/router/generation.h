@@ -57,7 +57,7 @@ class GenerationSink {
 
 class Generation : public std::enable_shared_from_this<Generation> {
  public:
-  Generation(const GenerationContext& context, GenerationPlan plan, std::string owner, std::string traceparent,
+  Generation(const GenerationContext& context, GenerationPlan plan, std::string owner, RequestTrace trace,
              TimePoint arrived, std::shared_ptr<GenerationSink> sink);
 
   // Tokenizes off this thread, then queues. ALREADY_EXISTS through the sink when the id runs already.
@@ -87,12 +87,13 @@ class Generation : public std::enable_shared_from_this<Generation> {
   // From a job's callback: its lock is held, so jobs are ended from the timers' thread.
   void EndLater(const grpc::Status& status);
   void LeaveQueue();
+  void AddRequestSpan(const grpc::Status& status, TimePoint end) const;
   void LogPrompt(const grpc::Status& status, const v1::PromptReport& report) const;
 
   const GenerationContext context_;
   const GenerationPlan plan_;
   const std::string owner_;
-  const std::string traceparent_;
+  const RequestTrace trace_;
   const TimePoint arrived_;
 
   std::atomic<bool> cancelled_{false};  // read by the tokenizer

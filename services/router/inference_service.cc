@@ -20,11 +20,12 @@ std::string OwnerOf(const grpc::CallbackServerContext& context) {
   return owner;
 }
 
-std::string TraceparentOf(const grpc::CallbackServerContext& context) {
-  const auto header = context.client_metadata().find("traceparent");
-  constexpr size_t kLongest = 128;
+// A header's value; empty when it is not there or longer than any that is taken.
+std::string_view HeaderOf(const grpc::CallbackServerContext& context, const char* name) {
+  constexpr size_t kLongest = 512;
+  const auto header = context.client_metadata().find(name);
   if (header == context.client_metadata().end() || header->second.size() > kLongest) return "";
-  return std::string(header->second.data(), header->second.size());
+  return {header->second.data(), header->second.size()};
 }
 
 // A call that is over before its answer: by deadline or by the client.
@@ -161,7 +162,9 @@ grpc::Status InferenceServiceImpl::Plan(const v1::GenerateRequest& request, Gene
 std::shared_ptr<Generation> InferenceServiceImpl::MakeGeneration(const grpc::CallbackServerContext& context,
                                                                  GenerationPlan plan, TimePoint arrived,
                                                                  std::shared_ptr<GenerationSink> sink) {
-  return std::make_shared<Generation>(context_, std::move(plan), OwnerOf(context), TraceparentOf(context), arrived,
+  RequestTrace trace = StartTrace(HeaderOf(context, "traceparent"), HeaderOf(context, "tracestate"),
+                                  context_.router.spans, context_.router.config->trace_sample_ratio);
+  return std::make_shared<Generation>(context_, std::move(plan), OwnerOf(context), std::move(trace), arrived,
                                       std::move(sink));
 }
 

@@ -1,10 +1,13 @@
 #include <map>
 #include <thread>
 
+#include "absl/strings/str_format.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
+#include "common/base/hash.h"
 #include "common/base/status.h"
 #include "common/base/version.h"
+#include "common/rpc/otlp_exporter.h"
 #include "common/rpc/signals.h"
 #include "common/telemetry/process_metrics.h"
 #include "services/router/admin_service.h"
@@ -53,6 +56,10 @@ int Run(int argc, char** argv) {
   Metrics metrics(MetricLabels{{"role", "router"}});
   AddProcessMetrics(metrics, kVersion);
   RouterMetrics router_metrics(metrics);
+  const auto spans = OtlpExporter::Start(
+      {.endpoint = config.otlp_endpoint, .service = "baton-router", .instance = absl::StrFormat("%016x", RandomU64())},
+      SpanMetrics(metrics), &log);
+  if (!spans.ok()) return Fail(log, spans.status());
   AdmissionQueue queue(config.max_running, config.max_waiting, config.priority_aging, &clock);
   RequestTable table;
   absl::Mutex ready_mutex;  // held while the directory uses the server, so that it cannot go meanwhile
@@ -63,9 +70,9 @@ int Run(int argc, char** argv) {
     if (ready_server) ready_server->SetReady(ready);
   });
   TaskPool text(static_cast<int>(config.text_threads), config.max_running + config.max_waiting);
-  const RouterContext router{&config, &log, &router_metrics, &timers, &directory, &clock};
+  const RouterContext router{&config, &log, &router_metrics, &timers, &directory, &clock, spans->get()};
   InferenceServiceImpl inference({router, &queue, &text, &table});
-  AdminServiceImpl admin(&directory, &queue);
+  AdminServiceImpl admin(&directory, &queue, &router_metrics);
 
   router_metrics.SetLimits(config.max_running, config.max_waiting);
   metrics.OnScrape([&] {
@@ -106,6 +113,7 @@ int Run(int argc, char** argv) {
   while (table.size() > 0 && clock.Now() < deadline) absl::SleepFor(absl::Milliseconds(20));
   table.CancelAll(grpc::Status(grpc::StatusCode::UNAVAILABLE, "this router stopped before the request had ended"));
   (*server)->Shutdown(std::chrono::seconds(1));
+  if (*spans) (*spans)->Stop();
   metrics.StopServing();
   log.Info("stopped");
   return 0;

@@ -60,6 +60,7 @@ PromptJob::PromptJob(const RouterContext& context, PromptSpec spec, PromptCallba
     : context_(context),
       spec_(std::move(spec)),
       metrics_(context_.metrics->Model(spec_.model->name)),
+      trace_(spec_.trace.spans ? spec_.trace.context.Child() : spec_.trace.context),
       chain_(HashBlockChain(spec_.tokens, spec_.model->block_size, spec_.cache_salt)),
       callbacks_(std::move(callbacks)) {
   for (uint32_t i = 0; i < spec_.choices; ++i) {
@@ -194,7 +195,8 @@ internal::v1::Work PromptJob::MakeWork() const {
   work.set_priority(spec_.priority);
   work.set_waited_seconds(Seconds(context_.clock->Now() - spec_.arrived));
   work.set_cache_salt(spec_.cache_salt);
-  work.set_traceparent(spec_.traceparent);
+  work.set_traceparent(trace_.traceparent());
+  work.set_tracestate(trace_.state);
   return work;
 }
 
@@ -232,6 +234,7 @@ void PromptJob::OpenDecode(bool local) {
     attempt_.decode_stream->Send(std::move(stop));
   }
   attempt_.reserve_sent = context_.clock->Now();
+  marks_.reserve_sent = attempt_.reserve_sent;
 }
 
 void PromptJob::CancelTimer() {
@@ -456,6 +459,7 @@ void PromptJob::AwaitStreams() {
 
 void PromptJob::FailAttempt(const grpc::Status& status, uint64_t lost_incarnation) {
   context_.log->Warning("attempt failed", {{"request_id", spec_.request_id},
+                                           {"trace_id", trace_.trace_id_hex()},
                                            {"attempt", attempt_.id},
                                            {"prefill_worker", attempt_.prefill ? attempt_.prefill->address() : ""},
                                            {"decode_worker", attempt_.decode ? attempt_.decode->address() : ""},
@@ -508,6 +512,8 @@ void PromptJob::End(const grpc::Status& status) {
   DropAttempt();
   FinishReport();
   metrics_.OnPromptEnd(status, report_);
+  AddPromptSpans(spec_.trace, trace_, report_, spec_.arrived, marks_.reserve_sent.value_or(spec_.arrived),
+                 status.ok() ? "" : status.error_message());
   const PromptCallbacks callbacks = std::exchange(callbacks_, {});
   callbacks.on_end(status, report_);
 }

@@ -27,6 +27,7 @@
 #include "common/sampling/params.h"
 #include "services/router/choice_output.h"
 #include "services/router/metrics.h"
+#include "services/router/request_trace.h"
 #include "services/router/worker_directory.h"
 
 namespace baton {
@@ -39,6 +40,7 @@ struct RouterContext {
   TimerQueue* timers = nullptr;
   WorkerDirectory* directory = nullptr;
   const Clock* clock = nullptr;
+  SpanSink* spans = nullptr;  // null: none are sent
 };
 
 struct PromptSpec {
@@ -51,7 +53,7 @@ struct PromptSpec {
   OutputTextOptions output;
   int32_t priority = 0;
   std::string cache_salt;
-  std::string traceparent;
+  RequestTrace trace;
   TimePoint arrived, tokenized;
 };
 
@@ -132,6 +134,7 @@ class PromptJob : public std::enable_shared_from_this<PromptJob> {
   const RouterContext context_;
   const PromptSpec spec_;
   ModelMetrics& metrics_;
+  const TraceContext trace_;  // of the prompt's span
   const std::vector<Hash128> chain_;
 
   absl::Mutex mutex_;
@@ -150,7 +153,7 @@ class PromptJob : public std::enable_shared_from_this<PromptJob> {
   v1::PromptReport report_ ABSL_GUARDED_BY(mutex_);
   // Marks of the time account, each at or after the one before; unset ones count as the one before.
   struct Marks {
-    std::optional<TimePoint> admitted, sent, started, first_token, committed, last_token;
+    std::optional<TimePoint> admitted, sent, reserve_sent, started, first_token, committed, last_token;
     // What workers say of the stages between: computing the prompt, and waiting for the decode worker's scheduler.
     Duration prefill_compute{0}, decode_queue{0};
     // Tokens to text. Of the last tokens' it is not known yet whether they are the last: then it falls after

@@ -233,6 +233,7 @@ std::vector<FieldViolation> CheckRequest(const v1::GenerateRequest& request, con
   plan->model = model;
   plan->priority = request.priority();
   plan->cache_salt = request.cache_salt();
+  plan->chat = !request.prompts().empty() && request.prompts(0).has_chat();
   plan->request_id = request.request_id();
   if (plan->request_id.empty()) plan->request_id = absl::StrFormat("req-%016x%016x", RandomU64(), RandomU64());
   if (plan->request_id.size() > kMaxRequestIdBytes) {

@@ -26,6 +26,7 @@ struct GenerationPlan {
   OutputTextOptions output;
   int32_t priority = 0;
   std::string cache_salt;
+  bool chat = false;  // the first prompt is one
 };
 
 inline constexpr uint32_t kMaxPrompts = 64;

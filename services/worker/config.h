@@ -48,6 +48,7 @@ struct WorkerConfig {
   double suspect_seconds = 3;
   bool bandwidth_probe = true;
   bool engine_probe = true;
+  std::string otlp_endpoint;
 
   void AddTo(Flags& flags);
   // What flags alone cannot check; fills the fields derived from others.

@@ -19,6 +19,7 @@
 #include "common/kv/layout.h"
 #include "common/model/model_config.h"
 #include "common/telemetry/log.h"
+#include "common/telemetry/span.h"
 #include "common/transport/kv_transport.h"
 #include "services/worker/config.h"
 
@@ -37,6 +38,7 @@ struct WorkerRuntime {
   std::string engine_name;             // "cpu"
   std::string weights_format;          // of the matrices in memory, "bf16"
   Duration load_time{0};
+  SpanSink* spans = nullptr;  // null: none are sent; outlives the runtime
 
   // In the order of construction; destroyed in reverse.
   SteadyClock clock;

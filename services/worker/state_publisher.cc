@@ -33,7 +33,8 @@ StatePublisher::~StatePublisher() {
   thread_.join();
 }
 
-void StatePublisher::SetReady(std::shared_ptr<WorkerRuntime> runtime, internal::v1::Identity identity) {
+void StatePublisher::SetReady(std::shared_ptr<WorkerRuntime> runtime, internal::v1::Identity identity,
+                              AddLoad add_load) {
   runtime->pool->SetPrefixListener([this](const PrefixEvent& event) {
     absl::MutexLock lock(&events_mutex_);
     events_.push_back(event);
@@ -41,6 +42,7 @@ void StatePublisher::SetReady(std::shared_ptr<WorkerRuntime> runtime, internal::
   absl::MutexLock lock(&mutex_);
   runtime_ = std::move(runtime);
   identity_ = std::move(identity);
+  add_load_ = std::move(add_load);
   stage_ = internal::v1::STAGE_READY;
   stage_changed_ = true;
   for (Watcher& watcher : watchers_) watcher.needs_identity = watcher.needs_snapshot = true;
@@ -89,6 +91,9 @@ internal::v1::Load StatePublisher::CurrentLoad() const {
   out.set_preemptions(load.preemptions);
   out.set_prefix_queries(load.prefix_queries);
   out.set_prefix_hits(load.prefix_hits);
+  out.set_flops(load.flops);
+  out.set_bytes_read(load.bytes);
+  add_load_(&out);
   return out;
 }
 

@@ -4,6 +4,7 @@
 // second and sends what is new, or a sign of life every two seconds. A router that reads too slowly gets a fresh
 // snapshot instead of a growing backlog.
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -25,8 +26,10 @@ class StatePublisher {
   explicit StatePublisher(internal::v1::Identity identity);
   ~StatePublisher();
 
-  // The model is loaded: completes the identity; load and prefixes follow.
-  void SetReady(std::shared_ptr<WorkerRuntime> runtime, internal::v1::Identity identity);
+  // The model is loaded: completes the identity; load and prefixes follow. `add_load` adds what the runtime does not
+  // know to each load.
+  using AddLoad = std::function<void(internal::v1::Load*)>;
+  void SetReady(std::shared_ptr<WorkerRuntime> runtime, internal::v1::Identity identity, AddLoad add_load);
   void SetDraining();
   void Watch(std::shared_ptr<Stream> stream);
   void Unwatch(const Stream* stream);
@@ -49,6 +52,7 @@ class StatePublisher {
   absl::Mutex mutex_;
   std::shared_ptr<WorkerRuntime> runtime_ ABSL_GUARDED_BY(mutex_);
   internal::v1::Identity identity_ ABSL_GUARDED_BY(mutex_);
+  AddLoad add_load_ ABSL_GUARDED_BY(mutex_);
   internal::v1::Stage stage_ ABSL_GUARDED_BY(mutex_) = internal::v1::STAGE_LOADING;
   std::vector<Watcher> watchers_ ABSL_GUARDED_BY(mutex_);
   std::string last_load_ ABSL_GUARDED_BY(mutex_);

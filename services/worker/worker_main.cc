@@ -12,6 +12,7 @@
 #include "common/base/hash.h"
 #include "common/base/status.h"
 #include "common/base/version.h"
+#include "common/rpc/otlp_exporter.h"
 #include "common/rpc/server.h"
 #include "common/rpc/signals.h"
 #include "common/telemetry/process_metrics.h"
@@ -43,6 +44,8 @@ internal::v1::Identity Complete(internal::v1::Identity identity, const WorkerRun
   identity.set_max_batch(runtime.runner->max_batch());
   identity.set_vocab_size(runtime.runner->vocab_size());
   identity.set_max_lease_blocks(role.max_lease_blocks());
+  identity.set_peak_flops_per_second(runtime.peak.flops_per_second);
+  identity.set_peak_bytes_per_second(runtime.peak.bytes_per_second);
   return identity;
 }
 
@@ -127,6 +130,11 @@ int RunWorker(const WorkerProgram& program, int argc, char** argv) {
                                {"role", program.role == internal::v1::ROLE_PREFILL ? "prefill" : "decode"}});
   AddProcessMetrics(metrics, kVersion);
   WorkerMetrics worker_metrics(metrics);
+  const auto spans = OtlpExporter::Start({.endpoint = config.otlp_endpoint,
+                                          .service = program.name,
+                                          .instance = absl::StrFormat("%016x", incarnation.value)},
+                                         SpanMetrics(metrics), &log);
+  if (!spans.ok()) return Fail(log, spans.status());
   const auto role = program.make_role(config, log, metrics, worker_metrics);
   const internal::v1::Identity identity = LoadingIdentity(program, config, incarnation);
   WorkerServiceImpl worker_service(identity, [] { kill(getpid(), SIGTERM); });
@@ -144,9 +152,11 @@ int RunWorker(const WorkerProgram& program, int argc, char** argv) {
       WorkerRuntime::Load(config, incarnation, log, [&](const StepReport& report) { worker_metrics.OnStep(report); });
   if (!loaded.ok()) return Fail(log, loaded.status());
   const std::shared_ptr<WorkerRuntime> runtime = *std::move(loaded);
+  runtime->spans = spans->get();
   if (const absl::Status status = role->Attach(runtime); !status.ok()) return Fail(log, status);
   worker_metrics.Attach(runtime);
-  worker_service.SetReady(runtime, Complete(identity, *runtime, *role));
+  worker_service.SetReady(runtime, Complete(identity, *runtime, *role),
+                          [&role](internal::v1::Load* load) { role->AddTo(load); });
   (*server)->SetReady(true);
   stop.LoadingEnds();
   log.Info("ready", {{"port", (*server)->port()}});
@@ -172,6 +182,7 @@ int RunWorker(const WorkerProgram& program, int argc, char** argv) {
   // the exit up: its end of their connections tells them enough.
   const TimePoint patience = runtime->clock.Now() + kEndOfWorkPatience;
   while (!role->unused() && runtime->clock.Now() < patience) absl::SleepFor(absl::Milliseconds(5));
+  if (*spans) (*spans)->Stop();
   log.Info("stopped");
   if (!role->unused()) std::_Exit(0);
   return 0;

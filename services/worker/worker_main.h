@@ -31,6 +31,8 @@ class WorkerRole {
   virtual bool unused() const = 0;
   // KV blocks of the largest lease that a handoff may get; 0 when the role takes none. After Attach.
   virtual uint32_t max_lease_blocks() const = 0;
+  // Adds this role's handoffs to what routers are told; from any thread. After Attach.
+  virtual void AddTo(internal::v1::Load* load) const = 0;
   // True when the process must be replaced (quarantine above its share); polled.
   virtual bool must_restart() const { return false; }
 };

@@ -7,12 +7,13 @@
 
 namespace baton {
 
-void WorkerServiceImpl::SetReady(std::shared_ptr<WorkerRuntime> runtime, internal::v1::Identity identity) {
+void WorkerServiceImpl::SetReady(std::shared_ptr<WorkerRuntime> runtime, internal::v1::Identity identity,
+                                 StatePublisher::AddLoad add_load) {
   {
     absl::MutexLock lock(&mutex_);
     runtime_ = runtime;
   }
-  publisher_.SetReady(std::move(runtime), std::move(identity));
+  publisher_.SetReady(std::move(runtime), std::move(identity), std::move(add_load));
 }
 
 grpc::ServerWriteReactor<internal::v1::WatchStateResponse>* WorkerServiceImpl::WatchState(

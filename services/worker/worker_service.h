@@ -19,7 +19,8 @@ class WorkerServiceImpl final : public internal::v1::WorkerService::CallbackServ
   WorkerServiceImpl(internal::v1::Identity identity, std::function<void()> drain)
       : publisher_(std::move(identity)), drain_(std::move(drain)) {}
 
-  void SetReady(std::shared_ptr<WorkerRuntime> runtime, internal::v1::Identity identity);
+  void SetReady(std::shared_ptr<WorkerRuntime> runtime, internal::v1::Identity identity,
+                StatePublisher::AddLoad add_load);
   StatePublisher& publisher() { return publisher_; }
 
   grpc::ServerWriteReactor<internal::v1::WatchStateResponse>* WatchState(

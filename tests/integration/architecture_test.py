@@ -41,7 +41,7 @@ LAYERS["services/cli"] = COMMON - {"proto:internal"}
 # rpc converts between wire types and sampling's plain data, and knows nothing of how sampling is done.
 SAMPLING_FOR_RPC = {"common/sampling/params.h", "common/sampling/sampled_token.h"}
 
-GRPC = re.compile(r"(grpc|grpcpp|google|baton)/")
+GRPC = re.compile(r"(grpc|grpcpp|google|opentelemetry|baton)/")
 GRPC_FOLDERS = {"common/rpc", "services/router", "services/worker", "services/prefill", "services/decode", "services/cli"}
 
 CUDA = re.compile(r"(cuda|cublas|nccl|nvtx|curand|driver_types|device_launch|cooperative_groups|mma\.h)")
