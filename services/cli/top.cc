@@ -3,7 +3,9 @@
 
 #include <CLI/CLI.hpp>
 #include <chrono>
+#include <deque>
 #include <iostream>
+#include <optional>
 #include <thread>
 
 #include "services/cli/client.h"
@@ -16,7 +18,7 @@ namespace {
 
 struct TopFlags {
   ConnectionOptions connection{.timeout_seconds = 10};
-  double interval = 1;
+  double interval = 1, window = 60;
   bool once = false, json = false;
 };
 
@@ -38,8 +40,10 @@ int RunTop(const TopFlags& flags) {
   if (!client.ok()) return Fail(client.status());
   const bool redraw = isatty(STDOUT_FILENO) != 0 && !flags.once && !flags.json;
   const auto start = std::chrono::steady_clock::now();
-  std::optional<WorkerSnapshot> before;
+  std::deque<WorkerSnapshot> looks;  // of the last window, oldest first
   while (true) {
+    const auto before = looks.empty() ? std::nullopt : std::optional(looks.back());
+    const auto since = looks.empty() ? std::nullopt : std::optional(looks.front());
     WorkerSnapshot now;
     const CallStatus status = (*client)->ListWorkers(&now.workers);
     now.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -47,17 +51,19 @@ int RunTop(const TopFlags& flags) {
     if (!status.ok()) {
       Redraw({flags.connection.router + ": " + CallErrorText(status)});
     } else if (flags.json) {
-      std::cout << WorkersJson(now, before) << std::endl;
+      std::cout << TopJson(now, before, since) << std::endl;
     } else if (redraw) {
       if (!before) std::cout << "\033[2J";
-      Redraw(WorkerLines(now, before));
+      Redraw(TopLines(now, before, since));
     } else {
       if (before) std::cout << "\n";
-      for (const std::string& line : WorkerLines(now, before)) std::cout << line << "\n";
+      for (const std::string& line : TopLines(now, before, since)) std::cout << line << "\n";
       std::cout << std::flush;
     }
     if (flags.once) return 0;
-    if (status.ok()) before = std::move(now);
+    if (status.ok()) looks.push_back(std::move(now));
+    // The oldest look that is kept is a window old, or the first.
+    while (looks.size() > 1 && looks[1].seconds <= looks.back().seconds - flags.window) looks.pop_front();
     std::this_thread::sleep_for(std::chrono::duration<double>(flags.interval));
   }
 }
@@ -67,9 +73,13 @@ int RunTop(const TopFlags& flags) {
 Command AddTop(CLI::App& program) {
   CLI::App* command = program.add_subcommand("top", "Shows the workers, their batches and KV blocks, again and again");
   auto flags = std::make_shared<TopFlags>();
-  command->add_flag("--once", flags->once, "One look, then exit; rates need two and are missing");
+  command->add_flag("--once", flags->once,
+                    "One look, then exit; latencies are those since the router's start, rates need two looks");
   command->add_option("--interval", flags->interval, "Seconds between two looks")
       ->check(CLI::Range(0.05, 3600.0))
+      ->capture_default_str();
+  command->add_option("--window", flags->window, "Seconds that latencies go back")
+      ->check(CLI::Range(1.0, 3600.0))
       ->capture_default_str();
   command->add_flag("--json", flags->json, "One line of JSON a look");
   flags->connection.AddTo(*command);

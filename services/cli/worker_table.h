@@ -15,15 +15,19 @@ struct WorkerSnapshot {
   v1::ListWorkersResponse workers;
 };
 
-// Tokens a second between two looks; unset for a worker that was not there before or has restarted since.
+// What a worker did a second between two looks; unset for one that was not there before or has restarted since.
 struct WorkerRates {
-  std::optional<double> prompt_tokens, generated_tokens;
+  std::optional<double> prompt_tokens, generated_tokens, handoffs, handoffs_failed, kv_bytes;
+  // Shares of what its machine could do at best; unset as well when that was not measured.
+  std::optional<double> compute, memory;
 };
 WorkerRates RatesOf(const v1::Worker& worker, const WorkerSnapshot& now, const std::optional<WorkerSnapshot>& before);
 
-// Lines of the table with its legend.
-std::vector<std::string> WorkerLines(const WorkerSnapshot& now, const std::optional<WorkerSnapshot>& before);
+// The router's own numbers, its models' (which go back to `since`, further than rates), its workers' and a legend.
+std::vector<std::string> TopLines(const WorkerSnapshot& now, const std::optional<WorkerSnapshot>& before,
+                                  const std::optional<WorkerSnapshot>& since);
 // One line.
-std::string WorkersJson(const WorkerSnapshot& now, const std::optional<WorkerSnapshot>& before);
+std::string TopJson(const WorkerSnapshot& now, const std::optional<WorkerSnapshot>& before,
+                    const std::optional<WorkerSnapshot>& since);
 
 }  // namespace baton::cli

@@ -143,6 +143,27 @@ class CliTest(unittest.TestCase):
             self.assertEqual(worker["state"], "ready")
             self.assertGreater(sum(worker["kv_blocks"].values()), 0)
 
+    def test_top_tells_what_the_metrics_do(self):
+        """Live, under load: what two looks show is what Prometheus would be told."""
+        for i in range(4):
+            self.cluster.generate([3 + i] * 60, n=2, max_tokens=20, ignore_eos=True)
+        self.cluster.assert_idle()
+        router, prefill = self.cluster.router.metrics(), self.cluster.prefill[0].metrics()
+        def settled():
+            top = json.loads(self.baton("top", "--once", "--json")[0])
+            worker = next(w for w in top["workers"] if w["role"] == "prefill")
+            return worker["kv_bytes"] == prefill['baton_kv_transfer_bytes_total{transport="ucx"}'] and (top, worker)
+        top, worker = harness.wait_until(settled, "the worker's last state has reached the router")
+        (model,) = top["models"]
+        self.assertEqual(model["requests_ok"], router['baton_requests_total{reason="ok"}'])
+        self.assertEqual(model["generated_tokens"], router["baton_generation_tokens_total"])
+        self.assertEqual(model["time_to_first_token_seconds"]["count"], router["baton_time_to_first_token_seconds_count"])
+        self.assertEqual(model["inter_token_latency_seconds"]["count"], router["baton_inter_token_latency_seconds_count"])
+        self.assertGreater(model["inter_token_latency_seconds"]["p99"], 0)
+        self.assertEqual(top["router_max_running"], router['baton_requests_limit{state="running"}'])
+        self.assertEqual(worker["handoffs_committed"], prefill['baton_handoffs_total{outcome="committed"}'])
+        self.assertEqual(worker["flops"], prefill["baton_engine_flops_total"])
+
 
 class DrainTest(unittest.TestCase):
     def test_drained_worker_exits(self):
