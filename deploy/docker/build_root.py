@@ -66,7 +66,7 @@ def sh(*command, **options):
 def in_mounts(root, mounts, command):
     """Runs a shell script with `mounts` made in a mount namespace that ends with it."""
     script = " && ".join(["mount -t proc proc {0}/proc", "mount --rbind /dev {0}/dev", *mounts, command])
-    return ["unshare", "--mount", "sh", "-ec", script.replace("{0}", shlex.quote(root))]
+    return ["/usr/bin/unshare", "--mount", "sh", "-ec", script.replace("{0}", shlex.quote(root))]
 
 
 class Builder:
