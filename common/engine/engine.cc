@@ -26,6 +26,7 @@ SchedulerOptions MakeSchedulerOptions(const EngineOptions& options, const KvLayo
   out.chunk_tokens = std::max<uint32_t>(1, options.chunk_tokens);
   out.chunked_prefill = options.chunked_prefill;
   out.prefix_cache = options.prefix_cache;
+  out.kv_cache = options.kv_cache;
   out.batching = options.batching;
   out.batch_timeout = options.batch_timeout;
   out.priority_aging = options.priority_aging;

@@ -24,6 +24,7 @@ struct EngineOptions {
   uint32_t chunk_tokens = 256;     // most prompt tokens of one sequence in a step
   bool chunked_prefill = true;     // off: a prompt runs in one step (up to the runner's limit)
   bool prefix_cache = true;
+  bool kv_cache = true;  // off: every token runs the whole sequence again, to show what the cache is worth
   BatchingMode batching = BatchingMode::kContinuous;
   Duration batch_timeout = std::chrono::milliseconds(50);  // dynamic: the longest wait for a full batch
   Duration priority_aging = std::chrono::seconds(5);       // waiting time worth one level of priority; 0: no aging

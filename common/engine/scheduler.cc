@@ -129,7 +129,13 @@ void Scheduler::Fork(ActiveRequest* request) {
   if (root.ended) Leave(&root);
 }
 
-void Scheduler::Append(Sequence* sequence, TokenId token) { sequence->tokens.push_back(token); }
+void Scheduler::Append(Sequence* sequence, TokenId token) {
+  sequence->tokens.push_back(token);
+  if (options_.kv_cache || sequence->phase != SequencePhase::kRunning) return;
+  if (sequence->request->spec.work == WorkKind::kPrefill) return;  // others need its blocks, and it runs no more
+  sequence->table.ReleaseAll(pool_);
+  sequence->computed = 0;
+}
 
 void Scheduler::Finish(Sequence* sequence) {
   ActiveRequest& request = *sequence->request;

@@ -32,6 +32,7 @@ struct SchedulerOptions {
   uint32_t chunk_tokens = 256;
   bool chunked_prefill = true;
   bool prefix_cache = true;
+  bool kv_cache = true;           // off: every token runs the whole sequence again; for comparison
   uint32_t watermark_blocks = 0;  // kept available when a sequence is let in while others run
   BatchingMode batching = BatchingMode::kContinuous;
   Duration batch_timeout{0};   // kDynamic: the longest that a request waits for others to fill its batch
@@ -137,7 +138,9 @@ class Scheduler {
   void StartRunning(Sequence* sequence);
   void StopRunning(Sequence* sequence);
   void Leave(Sequence* sequence);
-  bool UsesCache(const ActiveRequest& request) const { return options_.prefix_cache && request.spec.use_prefix_cache; }
+  bool UsesCache(const ActiveRequest& request) const {
+    return options_.prefix_cache && options_.kv_cache && request.spec.use_prefix_cache;
+  }
   uint32_t BlocksFor(size_t tokens) const;
   // Full blocks before the last token: it must be run to get its logits.
   std::span<const Hash128> FindableChain(Sequence* sequence) const;

@@ -60,6 +60,8 @@ void WorkerConfig::AddTo(Flags& flags) {
                   "How a preempted sequence gets its KV back: from the swap area, computed again, or what costs less.");
   flags.Add("swap_gib", &swap_gib, "Host memory for the KV of preempted sequences, GiB, taken as it is used; 0: none.",
             0, 65536);
+  flags.Add("kv_cache", &engine.kv_cache,
+            "Keep KV between steps; off: every token runs its whole sequence again, for comparison.");
   flags.Add("watermark", &engine.watermark, "Share of the pool kept available when a prompt is let through.", 0, 0.5);
 
   flags.AddChoice("transport", &transport.name, TransportNames(), "How KV blocks move between workers.");

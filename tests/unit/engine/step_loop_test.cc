@@ -437,5 +437,35 @@ TEST(StepLoop, TimingsAddUpToTheRequestsLife) {
   EXPECT_EQ(second->timings().decode, milliseconds(4));
 }
 
+// Two choices that share a prompt and a third request, in a pool that just holds them.
+TEST(StepLoop, WithoutKvCacheTheSameTokensCostTheWholeSequenceEachTime) {
+  for (const uint32_t blocks : {64u, 9u}) {
+    HarnessOptions options;
+    options.blocks = blocks;
+    options.scheduler.chunk_tokens = 16;
+    std::map<bool, uint64_t> prompt_tokens;
+    for (const bool kv_cache : {true, false}) {
+      options.scheduler.kv_cache = kv_cache;
+      EngineHarness engine(options);
+      auto pair = NewSink(), single = NewSink();
+      const auto requests = {MakeRequest(1, MakePrompt(20, 1), 20, pair, 2),
+                             MakeRequest(2, MakePrompt(33, 2), 10, single)};
+      for (const EngineRequest& request : requests) ASSERT_TRUE(engine.Submit(request).ok());
+      ASSERT_TRUE(engine.RunUntilIdle());
+      for (const uint32_t choice : {0u, 1u}) {
+        EXPECT_EQ(pair->ids(choice), FakeModelTokens(requests.begin()->sampling, choice, 97, MakePrompt(20, 1)));
+      }
+      EXPECT_EQ(single->ids(), FakeModelTokens((requests.begin() + 1)->sampling, 0, 97, MakePrompt(33, 2)));
+      EXPECT_EQ(engine.pool.counts().free + engine.pool.counts().cached, blocks);
+      for (const StepReport& report : engine.reports) prompt_tokens[kv_cache] += report.tokens;
+    }
+    // Prompt once, then 21, 22, ... tokens a step for two choices and 34, 35, ... for the other.
+    EXPECT_GE(prompt_tokens[false], 20u + 33u + 2 * 19 * 30 + 9 * 38);
+    if (blocks == 64) {
+      EXPECT_LT(prompt_tokens[true], 150u);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace baton
