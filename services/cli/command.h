@@ -25,6 +25,7 @@ Command AddTokenize(CLI::App& program);
 Command AddModels(CLI::App& program);
 Command AddInspect(CLI::App& program);
 Command AddMakeModel(CLI::App& program);
+Command AddBench(CLI::App& program);
 Command AddTop(CLI::App& program);
 Command AddDrain(CLI::App& program);
 Command AddHealth(CLI::App& program);

@@ -31,9 +31,9 @@ int Run(int argc, char** argv) {
       "  baton top\n"
       "  baton inspect ./Qwen2.5-0.5B-Instruct --memory_gib 10\n"
       "baton SUBCOMMAND --help tells more. BATON_ROUTER names the router for all of them.");
-  const std::vector<Command> commands = {AddGenerate(program), AddChat(program),    AddTokenize(program),
-                                         AddModels(program),   AddTop(program),     AddDrain(program),
-                                         AddHealth(program),   AddInspect(program), AddMakeModel(program)};
+  const std::vector<Command> commands = {
+      AddGenerate(program), AddChat(program),   AddTokenize(program), AddModels(program),    AddTop(program),
+      AddDrain(program),    AddHealth(program), AddInspect(program),  AddMakeModel(program), AddBench(program)};
   try {
     program.parse(argc, argv);
   } catch (const CLI::Success& success) {

@@ -1,0 +1,118 @@
+#include "services/cli/bench/bench.h"
+
+#include <CLI/CLI.hpp>
+#include <fstream>
+#include <iostream>
+
+#include "common/base/status.h"
+#include "common/model/shapes.h"
+#include "services/cli/bench/svg.h"
+#include "services/cli/command.h"
+
+namespace baton::cli {
+namespace {
+
+struct BenchFlags {
+  BenchOptions options;
+  std::string json, svg;
+};
+
+absl::Status WriteFile(const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << text;
+  file.close();
+  return file ? absl::OkStatus() : FailedPrecondition("%s cannot be written", path);
+}
+
+absl::Status Show(const BenchReport& report, const BenchFlags& flags) {
+  std::cout << ReportText(report);
+  if (!flags.json.empty()) BATON_RETURN_IF_ERROR(WriteFile(flags.json, ReportJson(report)));
+  if (!flags.svg.empty()) BATON_RETURN_IF_ERROR(WriteFile(flags.svg, ReportSvg(report)));
+  return absl::OkStatus();
+}
+
+int RunBench(const Bench& bench, const BenchFlags& flags) {
+  absl::StatusOr<BenchReport> report = [&] {
+    BenchOptions options = flags.options;
+    options.has_router = bench.place == Bench::Place::kRouterOrOwn && !options.connection.router.empty();
+    BenchContext context(options, std::string(bench.name));
+    return bench.run(context);
+  }();
+  if (!report.ok()) return Fail(report.status());
+  if (const absl::Status shown = Show(*report, flags); !shown.ok()) return Fail(shown);
+  return report->ok() ? 0 : 1;
+}
+
+void AddFlags(CLI::App& command, const Bench& bench, BenchFlags& flags) {
+  BenchOptions& options = flags.options;
+  command.add_option("--model", options.model, "Model to load; without it random weights of --shape");
+  std::vector<std::string> shapes;
+  for (const std::string_view name : model::ShapeNames()) shapes.emplace_back(name);
+  command.add_option("--shape", options.shape, "Shape of a random model")
+      ->check(CLI::IsMember(shapes))
+      ->capture_default_str();
+  command.add_option("--weights", options.weights, "How matrices are kept in memory, as the worker's flag")
+      ->capture_default_str();
+  command.add_option("--threads", options.threads, "Threads of an engine; 0: one per core")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  command.add_option("--repetitions", options.repetitions, "Measured rounds after the warm-up")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  command.add_option("--seed", options.seed, "Of drawn prompts, lengths and arrivals")->capture_default_str();
+  command.add_flag("--quick", options.quick, "Tiny sizes: shows that the bench works, its times mean little");
+  if (bench.name == "engine") {
+    command.add_option("--lengths", options.lengths, "Prompt lengths")->delimiter(',')->check(CLI::Range(1, 1 << 20));
+    command.add_option("--depths", options.depths, "Tokens before a decode step")->delimiter(',');
+    command.add_option("--batches", options.batches, "Sequences of a decode step")
+        ->delimiter(',')
+        ->check(CLI::Range(1, 1024));
+    command.add_flag("--only_stored", options.only_stored, "Weights as stored, not int8 and int4 beside them");
+  }
+  if (bench.place == Bench::Place::kRouterOrOwn) {
+    options.connection.router.clear();
+    options.connection.AddTo(command);
+    command.get_option("--router")->description("A running deployment; without it processes of its own are started");
+  }
+  if (bench.name == "load" || bench.name == "disagg") {
+    command.add_option("--rate", options.rate, "Requests a second; 0: several around what the service can do")
+        ->check(CLI::Range(0.0, 1e6));
+    command.add_option("--requests", options.requests, "Requests a rate");
+    command.add_option("--prompt_tokens", options.prompt_tokens, "Mean length of prompts");
+    command.add_option("--output_tokens", options.output_tokens, "Mean length of answers");
+  }
+  if (bench.name == "load") {
+    command.add_option("--trace", options.trace,
+                       "File to replay instead: lines of ARRIVAL_SECONDS PROMPT_TOKENS OUTPUT_TOKENS");
+    command.add_option("--ttft_ms", options.ttft_ms, "Objective: time to first token")->capture_default_str();
+    command.add_option("--itl_ms", options.itl_ms, "Objective: 99th percentile of a request's gaps")
+        ->capture_default_str();
+  }
+  command.add_option("--json", flags.json, "File for the figures as JSON; replaced");
+  command.add_option("--svg", flags.svg, "File for the pictures; replaced");
+}
+
+}  // namespace
+
+Command AddBench(CLI::App& program) {
+  CLI::App* command = program.add_subcommand("bench", "Measures what an idea is worth on this machine");
+  command->require_subcommand(1);
+  auto flags = std::make_shared<BenchFlags>();
+  for (const Bench& bench : Benches()) {
+    AddFlags(*command->add_subcommand(std::string(bench.name), std::string(bench.question)), bench, *flags);
+  }
+  command->footer(
+      "Prints a table; a bench whose statement does not hold exits with 1.\n"
+      "Examples:\n"
+      "  baton bench batching --quick\n"
+      "  baton bench kv-cache --shape qwen2.5-0.5b --svg kv-cache.svg --json kv-cache.json");
+  return {command, [flags, command] {
+            const std::string name = command->get_subcommands().front()->get_name();
+            for (const Bench& bench : Benches()) {
+              if (bench.name == name) return RunBench(bench, *flags);
+            }
+            return 2;
+          }};
+}
+
+}  // namespace baton::cli

@@ -1,0 +1,72 @@
+#include <cstdlib>
+#include <filesystem>
+
+#include "common/base/status.h"
+#include "common/engine/cpu_runner.h"
+#include "common/model/make_model.h"
+#include "common/model/shapes.h"
+#include "services/cli/bench/bench.h"
+#include "services/cli/bench/machine.h"
+
+namespace baton::cli {
+
+BenchContext::~BenchContext() {
+  std::error_code ignored;
+  if (!made_model_.empty()) std::filesystem::remove_all(made_model_, ignored);
+}
+
+void BenchContext::Step(const std::string& now) {
+  progress_.ShowSteps(done_, std::max(done_ + 1, steps_), now);
+  ++done_;
+}
+
+absl::StatusOr<std::string> BenchContext::ModelPath() {
+  if (!options_.model.empty()) return options_.model;
+  if (!made_model_.empty()) return made_model_;
+  BATON_ASSIGN_OR_RETURN(const model::ModelConfig config, model::FindShape(options_.shape));
+  std::error_code error;
+  std::string path = (std::filesystem::temp_directory_path(error) / "baton-bench-XXXXXX").string();
+  if (error || mkdtemp(path.data()) == nullptr) return Unavailable("no temporary directory can be made at %s", path);
+  made_model_ = path;
+  BATON_RETURN_IF_ERROR(model::MakeModel(config, {.seed = options_.seed}, path,
+                                         [&](uint64_t done, uint64_t total) { progress_.ShowBytes(done, total); }));
+  return path;
+}
+
+absl::StatusOr<WeightsFormat> BenchContext::AskedWeights() const {
+  for (const WeightsFormat format : kWeightsFormats) {
+    if (options_.weights == WeightsFormatName(format)) return format;
+  }
+  return InvalidArgument("--weights is '%s'; there is no such format", options_.weights);
+}
+
+absl::StatusOr<std::shared_ptr<const CpuWeights>> BenchContext::Weights() {
+  if (weights_) return weights_;
+  BATON_ASSIGN_OR_RETURN(const std::string path, ModelPath());
+  BATON_ASSIGN_OR_RETURN(const WeightsFormat format, AskedWeights());
+  BATON_ASSIGN_OR_RETURN(const auto model, model::LoadModel(path));
+  BATON_ASSIGN_OR_RETURN(weights_, PackCpuWeights(*model, format, options_.threads, [&](uint64_t done, uint64_t total) {
+                           progress_.ShowBytes(done, total);
+                         }));
+  return weights_;
+}
+
+BenchReport BenchContext::StartReport(std::string name, std::string title) const {
+  BenchReport report{.name = std::move(name), .title = std::move(title)};
+  const auto set = [&](std::string key, std::string value) {
+    report.settings.emplace_back(std::move(key), std::move(value));
+  };
+  set("machine", MachineLine());
+  if (options_.has_router) {
+    set("router", options_.connection.router);
+  } else {
+    set("model", options_.model.empty() ? options_.shape + ", random bf16 weights" : options_.model);
+    set("weights", options_.weights);
+    set("threads", options_.threads == 0 ? "one a core" : std::to_string(options_.threads));
+  }
+  set("measured", absl::StrFormat("median of %d after a warm-up, seed %d%s", options_.repetitions, options_.seed,
+                                  options_.quick ? "; --quick: the times mean little" : ""));
+  return report;
+}
+
+}  // namespace baton::cli

@@ -1,0 +1,241 @@
+// How fast the engine reads prompts and generates, by length, batch and weights format, beside what the machine can do.
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "common/base/status.h"
+#include "common/base/thread_pool.h"
+#include "common/engine/cpu_runner.h"
+#include "common/engine/engine_peak.h"
+#include "common/model/model.h"
+#include "kernels/aligned_buffer.h"
+#include "kernels/peak.h"
+#include "services/cli/bench/benches.h"
+#include "services/cli/bench/statistics.h"
+#include "services/cli/format.h"
+
+namespace baton::cli {
+namespace {
+
+struct Ceilings {
+  double fma = 0, int8 = 0, bytes = 0;  // operations and bytes a second, all threads
+};
+
+// The best of several tries: neighbours take their share.
+Ceilings MeasureCeilings(const CpuWeights& weights, int threads) {
+  ThreadPool pool(threads);
+  const auto best = [&](const auto& rounds) {
+    double most = 0;
+    for (int attempt = 0; attempt < 5; ++attempt) {
+      std::vector<double> done(static_cast<size_t>(pool.threads()));
+      const double seconds = SecondsOf(
+          [&] { pool.Run(pool.threads(), [&](int64_t task, int) { done[static_cast<size_t>(task)] = rounds(); }); });
+      double all = 0;
+      for (const double part : done) all += part;
+      most = std::max(most, all / seconds);
+    }
+    return most;
+  };
+  constexpr int64_t kRounds = 2'000'000;
+  Ceilings ceilings;
+  ceilings.fma = best([] {
+    float sink = 1e-9f;
+    return cpu::RunFmaRounds(kRounds, &sink);
+  });
+  ceilings.int8 = best([] {
+    int32_t sink = 0x01020304;
+    return cpu::RunInt8Rounds(kRounds, &sink);
+  });
+  ceilings.bytes = ProbeCpuPeak(weights, threads).bytes_per_second;
+  return ceilings;
+}
+
+// A runner with a pool of its own, and sequences that have blocks for `positions` each.
+struct Rig {
+  std::shared_ptr<const CpuWeights> weights;
+  AlignedBuffer memory;
+  std::unique_ptr<CpuRunner> runner;
+  std::vector<std::vector<BlockId>> blocks;
+  std::vector<std::span<float>> logits;
+
+  static absl::StatusOr<std::unique_ptr<Rig>> Create(std::shared_ptr<const CpuWeights> weights, uint32_t sequences,
+                                                     uint32_t positions, uint32_t step_tokens, int threads) {
+    auto rig = std::make_unique<Rig>();
+    rig->weights = weights;
+    const KvLayout layout = MakeKvLayout(weights->config, DType::kF16);
+    const uint32_t each = layout.BlocksFor(positions);
+    try {
+      rig->memory = AlignedBuffer(uint64_t{each} * sequences * layout.BytesPerBlock());
+    } catch (const std::bad_alloc&) {
+      return ResourceExhausted("no memory for %d KV blocks of %d bytes", each * sequences, layout.BytesPerBlock());
+    }
+    std::memset(rig->memory.data(), 0, rig->memory.size());
+    BATON_ASSIGN_OR_RETURN(rig->runner, CpuRunner::Create(weights, layout, {rig->memory.data(), rig->memory.size()},
+                                                          {.threads = threads,
+                                                           .max_step_tokens = std::max(step_tokens, sequences),
+                                                           .max_batch = std::max(64u, sequences)}));
+    rig->blocks.resize(sequences);
+    for (uint32_t block = 0; block < each * sequences; ++block) rig->blocks[block / each].push_back(block);
+    rig->logits.resize(sequences);
+    return rig;
+  }
+
+  // Seconds of a step that reads `prompt` into sequence 0.
+  absl::StatusOr<double> Prefill(const std::vector<TokenId>& prompt) {
+    const StepSequence sequence{prompt, 0, blocks[0], true};
+    absl::Status status;
+    const double seconds = SecondsOf([&] { status = runner->Step({&sequence, 1}, logits); });
+    if (!status.ok()) return status;
+    return seconds;
+  }
+
+  // Seconds of a step, over `steps` steps of all sequences from `depth` on. What lies before is zeros: it costs the
+  // same.
+  absl::StatusOr<double> Decode(uint32_t batch, uint32_t depth, uint32_t steps) {
+    absl::Status status;
+    const double seconds = SecondsOf([&] {
+      std::vector<StepSequence> sequences(batch);
+      for (uint32_t step = 0; step < steps && status.ok(); ++step) {
+        const TokenId token = static_cast<TokenId>((step * 37 + 11) % 250);
+        for (uint32_t i = 0; i < batch; ++i) sequences[i] = {{&token, 1}, depth + step, blocks[i], true};
+        status = runner->Step(sequences, std::span(logits).first(batch));
+      }
+    });
+    if (!status.ok()) return status;
+    return seconds / steps;
+  }
+};
+
+struct Sizes {
+  std::vector<uint32_t> lengths, depths, batches;
+  uint32_t steps;
+};
+
+Sizes SizesOf(const BenchContext& context) {
+  const BenchOptions& options = context.options();
+  Sizes sizes{.lengths = options.lengths, .depths = options.depths, .batches = options.batches};
+  if (sizes.lengths.empty()) sizes.lengths = context.Pick<std::vector<uint32_t>>({64, 256, 512, 1024}, {16, 32});
+  if (sizes.depths.empty()) sizes.depths = context.Pick<std::vector<uint32_t>>({0, 1024}, {0, 32});
+  if (sizes.batches.empty()) sizes.batches = context.Pick<std::vector<uint32_t>>({1, 2, 4, 8, 16, 32, 64}, {1, 4});
+  sizes.steps = context.Pick(16u, 2u);
+  return sizes;
+}
+
+class EngineBench {
+ public:
+  EngineBench(BenchContext& context, BenchReport* report)
+      : context_(context), report_(report), sizes_(SizesOf(context)) {}
+
+  absl::Status Measure(const model::Model& model, WeightsFormat format) {
+    BATON_ASSIGN_OR_RETURN(const auto weights, PackCpuWeights(model, format, context_.options().threads));
+    if (ceilings_.fma == 0) ceilings_ = MeasureCeilings(*weights, context_.options().threads);
+    const std::string name(format == WeightsFormat::kAuto ? "as stored" : std::string(WeightsFormatName(format)));
+    const DType stored = weights->layers.front().down.dtype;
+    const bool integer = stored != DType::kF32 && stored != DType::kF16 && stored != DType::kBF16;
+    BATON_RETURN_IF_ERROR(MeasurePrefill(weights, name, integer));
+    return MeasureDecode(weights, name);
+  }
+
+  void Finish() {
+    const auto giga = [](double value) { return FormatNumber(1e-9 * value, 1); };
+    report_->settings.emplace_back("ceilings", giga(ceilings_.fma) + " GFLOP/s FMA, " + giga(ceilings_.int8) +
+                                                   " Gop/s int8, " + giga(ceilings_.bytes) +
+                                                   " GB/s reading the weights, measured in this run");
+    report_->tables.push_back(prefill_);
+    report_->tables.push_back(decode_);
+    report_->pictures.emplace_back(prefill_chart_);
+    report_->pictures.emplace_back(decode_chart_);
+  }
+
+ private:
+  absl::Status MeasurePrefill(const std::shared_ptr<const CpuWeights>& weights, const std::string& name, bool integer) {
+    Series series{.name = name};
+    for (const uint32_t length : sizes_.lengths) {
+      BATON_ASSIGN_OR_RETURN(const auto rig, Rig::Create(weights, 1, length, length, context_.options().threads));
+      const std::vector<TokenId> prompt = Draw(context_.options().seed).Prompt(length, weights->config.vocab);
+      std::vector<double> seconds;
+      for (int round = -1; round < context_.options().repetitions; ++round) {
+        context_.Step(absl::StrFormat("%s: prompt of %d", name, length));
+        BATON_ASSIGN_OR_RETURN(const double one, rig->Prefill(prompt));
+        if (round >= 0) seconds.push_back(one);
+      }
+      const double median = Median(seconds), rate = length / median;
+      const double operations = static_cast<double>(rig->runner->last_work().flops) / median;
+      prefill_.rows.push_back({name, static_cast<double>(length), rate, 1e-9 * operations,
+                               100 * operations / (integer ? ceilings_.int8 : ceilings_.fma),
+                               std::string(integer ? "int8" : "FMA")});
+      series.points.emplace_back(length, rate);
+    }
+    prefill_chart_.series.push_back(std::move(series));
+    return absl::OkStatus();
+  }
+
+  absl::Status MeasureDecode(const std::shared_ptr<const CpuWeights>& weights, const std::string& name) {
+    for (const uint32_t depth : sizes_.depths) {
+      Series series{.name = absl::StrFormat("%s, depth %d", name, depth)};
+      for (const uint32_t batch : sizes_.batches) {
+        if (depth > 0 && batch > 16) continue;  // pools of many GiB
+        BATON_ASSIGN_OR_RETURN(const auto rig,
+                               Rig::Create(weights, batch, depth + sizes_.steps, batch, context_.options().threads));
+        std::vector<double> seconds;
+        for (int round = -1; round < context_.options().repetitions; ++round) {
+          context_.Step(absl::StrFormat("%s: %d sequences at depth %d", name, batch, depth));
+          BATON_ASSIGN_OR_RETURN(const double one, rig->Decode(batch, depth, sizes_.steps));
+          if (round >= 0) seconds.push_back(one);
+        }
+        const double median = Median(seconds);
+        const double bytes = static_cast<double>(rig->runner->last_work().bytes) / median;
+        decode_.rows.push_back({name, static_cast<double>(depth), static_cast<double>(batch), batch / median,
+                                1e3 * median, 1e-9 * bytes, 100 * bytes / ceilings_.bytes});
+        series.points.emplace_back(batch, batch / median);
+      }
+      decode_chart_.series.push_back(std::move(series));
+    }
+    return absl::OkStatus();
+  }
+
+  BenchContext& context_;
+  BenchReport* const report_;
+  const Sizes sizes_;
+  Ceilings ceilings_;
+  ReportTable prefill_{
+      .title = "Prefill of one prompt in one step",
+      .columns = {{"weights"}, {"prompt", 0}, {"tokens/s", 1}, {"Gop/s", 1}, {"of ceiling, %", 0}, {"ceiling"}},
+      .rows = {}};
+  ReportTable decode_{.title = "Decode: steps of a token a sequence",
+                      .columns = {{"weights"},
+                                  {"depth", 0},
+                                  {"sequences", 0},
+                                  {"tokens/s", 1},
+                                  {"ms a step", 2},
+                                  {"GB/s", 1},
+                                  {"of reading, %", 0}},
+                      .rows = {}};
+  LineChart prefill_chart_{
+      .title = "Prefill", .x_label = "prompt tokens", .y_label = "tokens a second", .series = {}, .log_x = true};
+  LineChart decode_chart_{.title = "Decode",
+                          .x_label = "sequences together",
+                          .y_label = "tokens a second, all together",
+                          .series = {},
+                          .log_x = true};
+};
+
+}  // namespace
+
+absl::StatusOr<BenchReport> RunEngine(BenchContext& context) {
+  BenchReport report = context.StartReport("engine", "Prefill and decode of the engine");
+  BATON_ASSIGN_OR_RETURN(const std::string path, context.ModelPath());
+  BATON_ASSIGN_OR_RETURN(const auto model, model::LoadModel(path));
+  BATON_ASSIGN_OR_RETURN(const WeightsFormat asked, context.AskedWeights());
+  std::vector<WeightsFormat> formats = {asked};
+  if (asked == WeightsFormat::kAuto && !context.options().only_stored) {
+    formats = {WeightsFormat::kAuto, WeightsFormat::kInt8, WeightsFormat::kInt4};
+  }
+  EngineBench bench(context, &report);
+  for (const WeightsFormat format : formats) BATON_RETURN_IF_ERROR(bench.Measure(*model, format));
+  bench.Finish();
+  return report;
+}
+
+}  // namespace baton::cli

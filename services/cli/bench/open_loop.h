@@ -1,0 +1,26 @@
+#pragma once
+
+// Requests that arrive whether or not the service keeps up, and what became of them.
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "services/cli/bench/bench.h"
+#include "services/cli/bench/deployment_load.h"
+
+namespace baton::cli {
+
+// What --prompt_tokens, --output_tokens and --requests say, or the bench's own.
+struct LoadShape {
+  uint32_t prompt_tokens, output_tokens, requests;
+};
+LoadShape ShapeOfLoad(const BenchContext& context);
+
+// Poisson arrivals at `rate` a second; lengths exponential around the shape's means. `salt` tells runs apart, so that
+// no prompt was seen before.
+std::vector<BenchRequest> DrawLoad(const LoadShape& shape, double rate, uint32_t vocab, uint64_t seed, uint64_t salt);
+
+// Requests a second that the service finishes when eight of them always run.
+absl::StatusOr<double> SaturatedRate(const DeploymentLoad& load, const LoadShape& shape, uint64_t seed);
+
+}  // namespace baton::cli

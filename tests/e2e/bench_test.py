@@ -1,0 +1,92 @@
+"""Every bench of `baton bench`, tiny, on a random model: what it states must hold, its files must be whole. Nothing here
+looks at a time."""
+
+import json
+import os
+import subprocess
+import tempfile
+import unittest
+import xml.etree.ElementTree
+
+import harness
+
+
+def bench(name, *flags, status=0):
+    """The report of a run that must end with `status`, and its pictures as an XML tree."""
+    with tempfile.TemporaryDirectory() as folder:
+        files = [os.path.join(folder, "report.json"), os.path.join(folder, "report.svg")]
+        process = subprocess.run([os.path.join(harness.BIN, "baton"), "bench", name, "--quick", "--repetitions", "1", "--json", files[0],
+                                  "--svg", files[1], *flags], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                                 timeout=4 * harness.PATIENCE,
+                                 env={k: v for k, v in os.environ.items() if k != "BATON_ROUTER"})
+        assert process.returncode == status, f"{name} ended with {process.returncode}:\n{process.stdout}{process.stderr}"
+        if status != 0:
+            return process.stderr, None
+        with open(files[0], encoding="utf-8") as file:
+            report = json.load(file)
+        return report, xml.etree.ElementTree.parse(files[1]).getroot()
+
+
+class BenchTest(unittest.TestCase):
+    def check(self, name, *flags):
+        report, svg = bench(name, *flags)
+        self.assertEqual(report["bench"], name)
+        self.assertIn("machine", report["settings"])
+        self.assertTrue(report["checks"] or name == "engine", "a bench states what must hold")
+        for check in report["checks"]:
+            self.assertTrue(check["holds"], check["statement"])
+        self.assertTrue(all(table["rows"] for table in report["tables"]))
+        self.assertTrue(report["tables"])
+        self.assertEqual(svg.tag, "{http://www.w3.org/2000/svg}svg")
+        return report
+
+    def test_in_process(self):
+        for name in ("engine", "kv-cache", "paging", "prefix", "chunked"):
+            with self.subTest(name):
+                self.check(name, "--shape", "tiny")
+
+    def test_batching_shows_the_example_exactly(self):
+        report = self.check("batching", "--shape", "tiny")
+        rows = {row["mode"]: row for row in report["tables"][0]["rows"]}
+        static, continuous = rows["static"], rows["continuous"]
+        self.assertEqual((static["steps"], round(static["slots used, %"], 2), static["slots wasted"]), (12, 63.89, 13))
+        self.assertEqual((continuous["steps"], round(continuous["slots used, %"], 2), continuous["slots wasted"]), (8, 95.83, 1))
+
+    def test_paging_shows_the_example_exactly(self):
+        rows = self.check("paging", "--shape", "tiny")["tables"][0]["rows"]
+        self.assertEqual([round(row["wasted, %"]) for row in rows], [95, 4])
+
+    def test_own_processes(self):
+        for name in ("streaming", "handoff", "disagg"):
+            with self.subTest(name):
+                self.check(name, "--shape", "tiny")
+
+    def test_engines_model_is_the_one_named(self):
+        report = self.check("kv-cache", "--model", harness.DEMO)
+        self.assertEqual(report["settings"]["model"], harness.DEMO)
+
+    def test_errors_are_one_line(self):
+        err, _ = bench("kv-cache", "--model", "/nowhere", status=1)
+        self.assertEqual(err.count("\n"), 1)
+        self.assertIn("/nowhere", err)
+        err, _ = bench("load", "--router", "127.0.0.1:1", "--timeout", "5", status=1)
+        self.assertIn("UNAVAILABLE", err)
+
+
+class RunningDeploymentTest(unittest.TestCase):
+    def test_load_and_streaming_use_the_router_that_is_named(self):
+        with harness.Cluster() as cluster, tempfile.NamedTemporaryFile("w") as trace:
+            router = ("--router", cluster.router.address)
+            load, _ = bench("load", *router)
+            self.assertTrue(load["ok"], load)
+            self.assertEqual(load["settings"]["router"], cluster.router.address)
+            trace.write("0 10 3\n0.01 20 4\n0.02 5 2\n")
+            trace.flush()
+            replay, _ = bench("load", *router, "--trace", trace.name)
+            self.assertEqual(replay["tables"][0]["rows"][0]["requests"], 3)
+            self.assertTrue(bench("streaming", *router)[0]["ok"])
+            cluster.assert_idle()
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
