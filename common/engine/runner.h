@@ -1,6 +1,6 @@
 #pragma once
 
-// One forward pass over a mixed batch. Implemented by cpu_runner and, later, cuda_runner; called by the step thread
+// One forward pass over a mixed batch. Implemented by cpu_runner and cuda_runner; called by the step thread
 // only.
 
 #include <cstdint>
