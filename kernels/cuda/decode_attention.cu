@@ -54,7 +54,7 @@ __device__ __forceinline__ float Fade(float a, float b) { return b == kNothing ?
 
 // A block: one split, one kv head (one pass over kGroup of its query heads), one row. `lanes` neighbours share a
 // position: each holds kEach elements of its key and value, those beyond head_dim are idle.
-template <typename T, int kGroup>
+template <typename T, typename Stored, int kGroup>
 __global__ void __launch_bounds__(kThreads, kGroup == 8 ? 2 : 3) DecodeKernel(Arguments a, int lanes) {
   const int64_t row = blockIdx.z;
   if (a.rows.positions[row] < 0) return;
@@ -94,18 +94,18 @@ __global__ void __launch_bounds__(kThreads, kGroup == 8 ? 2 : 3) DecodeKernel(Ar
     for (int e = 0; e < kEach; ++e) sums[g][e] = 0;
   }
   for (int base = first + WarpIndex() * at_once * kBatch; base < last; base += kWarps * at_once * kBatch) {
-    Raw<T> keys[kBatch], values[kBatch];
+    Raw<Stored> keys[kBatch], values[kBatch];
     bool valid[kBatch];
     BATON_UNROLL
     for (int j = 0; j < kBatch; ++j) {
       const int position = base + j * at_once + lane / lanes;
       valid[j] = position >= seen.begin && position < last;
-      keys[j] = values[j] = Raw<T>{};
+      keys[j] = values[j] = Raw<Stored>{};
       if (!valid[j] || !holds) continue;
       const int64_t offset = int64_t{table[position / a.kv.block_size]} * a.kv.block_stride +
                              (int64_t{kv_head} * a.kv.block_size + position % a.kv.block_size) * head_dim + element;
-      keys[j] = *reinterpret_cast<const Raw<T>*>(static_cast<const T*>(a.kv.keys) + offset);
-      values[j] = *reinterpret_cast<const Raw<T>*>(static_cast<const T*>(a.kv.values) + offset);
+      keys[j] = *reinterpret_cast<const Raw<Stored>*>(static_cast<const Stored*>(a.kv.keys) + offset);
+      values[j] = *reinterpret_cast<const Raw<Stored>*>(static_cast<const Stored*>(a.kv.values) + offset);
     }
     float weights[kGroup][kBatch];
     BATON_UNROLL
@@ -197,11 +197,11 @@ __global__ void MergeKernel(Arguments a, T* out) {
       total = fmaf(a.totals[splits + split], fade, total);
       sum = fmaf(a.sums[(splits + split) * a.kv.head_dim + e], fade, sum);
     }
-    out[(row * a.heads + blockIdx.x) * a.kv.head_dim + e] = FromFloat<T>(sum / total);
+    out[(row * a.heads + blockIdx.x) * a.kv.head_dim + e] = FromFloat<T>(sum / total * a.kv.value_scale);
   }
 }
 
-template <typename T, int kGroup>
+template <typename T, typename Stored, int kGroup>
 Error RunGroup(Arguments a, int64_t row_count, void* out, Stream stream) {
   a.passes = static_cast<int>(CeilDiv(a.group, kGroup));
   int lanes = 1;
@@ -210,17 +210,17 @@ Error RunGroup(Arguments a, int64_t row_count, void* out, Stream stream) {
                         2 * SharedBytes<float>(kThreads * kGroup);
   const auto rows = static_cast<unsigned>(row_count);
   const dim3 grid(static_cast<unsigned>(a.splits), static_cast<unsigned>(a.kv.kv_heads * a.passes), rows);
-  const Error error = Launch(DecodeKernel<T, kGroup>, {grid, dim3(kThreads), shared, stream}, a, lanes);
+  const Error error = Launch(DecodeKernel<T, Stored, kGroup>, {grid, dim3(kThreads), shared, stream}, a, lanes);
   if (error != Error::kNone) return error;
   return Launch(MergeKernel<T>, {dim3(static_cast<unsigned>(a.heads), rows), dim3(kThreads), 0, stream}, a,
                 static_cast<T*>(out));
 }
 
-template <typename T>
+template <typename T, typename Stored>
 Error Run(const Arguments& a, int64_t row_count, void* out, Stream stream) {
-  if (a.group == 1) return RunGroup<T, 1>(a, row_count, out, stream);
-  if (a.group <= 4) return RunGroup<T, 4>(a, row_count, out, stream);
-  return RunGroup<T, 8>(a, row_count, out, stream);
+  if (a.group == 1) return RunGroup<T, Stored, 1>(a, row_count, out, stream);
+  if (a.group <= 4) return RunGroup<T, Stored, 4>(a, row_count, out, stream);
+  return RunGroup<T, Stored, 8>(a, row_count, out, stream);
 }
 
 int64_t Splits(const DecodeAttentionShape& shape) { return CeilDiv(shape.max_length, kAttentionSplit); }
@@ -246,14 +246,19 @@ Error DecodeAttention(const DecodeAttentionShape& shape, const PagedKv& kv, cons
                             .group = shape.heads / kv.kv_heads,
                             .passes = 1,
                             .window = shape.window,
-                            .scale = shape.scale * kLog2E,
+                            .scale = shape.scale * kv.key_scale * kLog2E,
                             .splits = static_cast<int>(splits),
                             .q_stride = shape.q_stride,
                             .queries = queries,
                             .maxima = maxima,
                             .totals = totals,
                             .sums = sums};
-  BATON_FOR_NUMBER(kv.dtype, T, Run<T>(arguments, row_count, out, stream))
+  if (kv.fp8) {
+    if (kv.dtype == DType::kF16) return Run<F16, F8>(arguments, row_count, out, stream);
+    if (kv.dtype == DType::kBF16) return Run<BF16, F8>(arguments, row_count, out, stream);
+    return Error::kInvalidValue;
+  }
+  BATON_FOR_NUMBER(kv.dtype, T, Run<T, T>(arguments, row_count, out, stream))
 }
 
 }  // namespace baton::cuda

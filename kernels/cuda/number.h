@@ -5,6 +5,8 @@
 
 #include <cuda_runtime.h>
 
+#include <bit>
+#include <cmath>
 #include <cstdint>
 #include <type_traits>
 
@@ -24,6 +26,12 @@ struct F16 {
 };
 struct BF16 {
   uint16_t bits;
+};
+
+// E4M3 (Micikevicius et al. 2022, "FP8 formats for deep learning"): for stored keys and values alone. Finite: what is
+// beyond 448 becomes 448.
+struct F8 {
+  uint8_t bits;
 };
 
 template <typename T>
@@ -47,10 +55,34 @@ __device__ __forceinline__ float ToFloat(F16 value) {
 #endif
 }
 
+// An f16 with the same fraction and an exponent whose bias is 8 less.
+__device__ __forceinline__ float ToFloat(F8 value) {
+  return ToFloat(F16{static_cast<uint16_t>((value.bits & 0x80) << 8 | (value.bits & 0x7f) << 7)}) * 256.0f;
+}
+// By integers, so that every architecture gives the same bits.
+__device__ __forceinline__ F8 ToF8(float value) {
+  const float size = fminf(fabsf(value), 448.0f);
+  constexpr float kSmallestNormal = 0x1p-6f;
+  uint32_t bits;
+  if (size < kSmallestNormal) {
+    bits = static_cast<uint32_t>(rintf(size * 512.0f));  // halfway between two: the even one
+  } else {
+#if defined(__CUDACC__)
+    bits = __float_as_uint(size);
+#else
+    bits = std::bit_cast<uint32_t>(size);
+#endif
+    bits = ((bits + 0x7ffff + (bits >> 20 & 1)) >> 20) - (120u << 3);
+  }
+  return {static_cast<uint8_t>(bits | (value < 0 ? 0x80 : 0))};
+}
+
 template <typename T>
 __device__ __forceinline__ T FromFloat(float value) {
   if constexpr (std::is_same_v<T, float>) {
     return value;
+  } else if constexpr (std::is_same_v<T, F8>) {
+    return ToF8(value);
   } else {
     T result;
 #if defined(__CUDACC__)

@@ -18,6 +18,11 @@ struct PagedKv {
   int32_t head_dim = 0;      // a multiple of 8, at most 256
   int32_t block_size = 0;    // a power of two
   int64_t block_stride = 0;  // elements from a block to the next
+  // Stored as fp8 (E4M3) instead, a byte an element; dtype, f16 or bf16, is that of the activations alone. What is
+  // stored is divided by its scale.
+  bool fp8 = false;
+  float key_scale = 1.0f;
+  float value_scale = 1.0f;
 };
 
 // Where the rows of a step belong; arrays of the device.

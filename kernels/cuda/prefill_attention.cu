@@ -200,7 +200,7 @@ Error RunHeadDim(const Arguments& arguments, int64_t tile_count, Stream stream) 
 }  // namespace
 
 bool TakesPrefill(const PagedKv& kv) {
-  return (kv.dtype == DType::kF16 || kv.dtype == DType::kBF16) && (kv.head_dim == 64 || kv.head_dim == 128);
+  return !kv.fp8 && (kv.dtype == DType::kF16 || kv.dtype == DType::kBF16) && (kv.head_dim == 64 || kv.head_dim == 128);
 }
 
 Error PrefillAttention(const PrefillAttentionShape& shape, const PagedKv& kv, const BlockId* block_tables,

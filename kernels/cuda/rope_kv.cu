@@ -10,8 +10,20 @@ namespace {
 constexpr int kWarps = 4;
 constexpr int kMaxPairs = 4;  // pairs of elements a lane holds: head_dim 256
 
-// A warp is one head of one row; lane l holds the pairs l, l + 32, ...
 template <typename T>
+__device__ __forceinline__ void StorePairs(const float (&low)[kMaxPairs], const float (&high)[kMaxPairs], int half,
+                                           float factor, T* to) {
+  BATON_UNROLL
+  for (int i = 0; i < kMaxPairs; ++i) {
+    const int pair = Lane() + i * kWarp;
+    if (pair >= half) continue;
+    to[pair] = FromFloat<T>(low[i] * factor);
+    to[pair + half] = FromFloat<T>(high[i] * factor);
+  }
+}
+
+// A warp is one head of one row; lane l holds the pairs l, l + 32, ...
+template <typename T, typename Stored>
 __global__ void RopeKvKernel(RopeKvWeights weights, PagedKv kv, PagedRows rows, int heads, T* qkv) {
   const int64_t row = blockIdx.x;
   const int all_heads = heads + 2 * kv.kv_heads;
@@ -61,28 +73,19 @@ __global__ void RopeKvKernel(RopeKvWeights weights, PagedKv kv, PagedRows rows, 
       high[i] = fmaf(a, sine, b * cosine);
     }
   }
-  T* to = data;
-  if (!is_query) {
-    const int kv_head = (head - heads) % kv.kv_heads;
-    const int64_t block =
-        rows.block_tables[int64_t{rows.sequences[row]} * rows.table_stride + position / kv.block_size];
-    to = static_cast<T*>(is_value ? kv.values : kv.keys) + block * kv.block_stride +
-         (int64_t{kv_head} * kv.block_size + position % kv.block_size) * kv.head_dim;
-  }
-  BATON_UNROLL
-  for (int i = 0; i < kMaxPairs; ++i) {
-    const int pair = lane + i * kWarp;
-    if (pair >= half) continue;
-    to[pair] = FromFloat<T>(low[i]);
-    to[pair + half] = FromFloat<T>(high[i]);
-  }
+  if (is_query) return StorePairs(low, high, half, 1.0f, data);
+  const int kv_head = (head - heads) % kv.kv_heads;
+  const int64_t block = rows.block_tables[int64_t{rows.sequences[row]} * rows.table_stride + position / kv.block_size];
+  StorePairs(low, high, half, 1.0f / (is_value ? kv.value_scale : kv.key_scale),
+             static_cast<Stored*>(is_value ? kv.values : kv.keys) + block * kv.block_stride +
+                 (int64_t{kv_head} * kv.block_size + position % kv.block_size) * kv.head_dim);
 }
 
-template <typename T>
+template <typename T, typename Stored>
 Error Run(const RopeKvWeights& weights, const PagedKv& kv, const PagedRows& rows, int64_t row_count, int heads,
           void* qkv, Stream stream) {
   const dim3 grid(static_cast<unsigned>(row_count), CeilDiv(heads + 2 * kv.kv_heads, kWarps));
-  return Launch(RopeKvKernel<T>, {grid, dim3(kWarps * kWarp), 0, stream}, weights, kv, rows, heads,
+  return Launch(RopeKvKernel<T, Stored>, {grid, dim3(kWarps * kWarp), 0, stream}, weights, kv, rows, heads,
                 static_cast<T*>(qkv));
 }
 
@@ -91,7 +94,12 @@ Error Run(const RopeKvWeights& weights, const PagedKv& kv, const PagedRows& rows
 Error RopeAndStoreKv(const RopeKvWeights& weights, const PagedKv& kv, const PagedRows& rows, int64_t row_count,
                      int32_t heads, void* qkv, Stream stream) {
   if (kv.head_dim % 2 != 0 || kv.head_dim > 2 * kMaxPairs * kWarp) return Error::kInvalidValue;
-  BATON_FOR_NUMBER(kv.dtype, T, Run<T>(weights, kv, rows, row_count, heads, qkv, stream))
+  if (kv.fp8) {
+    if (kv.dtype == DType::kF16) return Run<F16, F8>(weights, kv, rows, row_count, heads, qkv, stream);
+    if (kv.dtype == DType::kBF16) return Run<BF16, F8>(weights, kv, rows, row_count, heads, qkv, stream);
+    return Error::kInvalidValue;
+  }
+  BATON_FOR_NUMBER(kv.dtype, T, Run<T, T>(weights, kv, rows, row_count, heads, qkv, stream))
 }
 
 }  // namespace baton::cuda

@@ -9,6 +9,7 @@
 
 #include "kernels/cuda/decode_attention.h"
 #include "kernels/cuda/prefill_attention.h"
+#include "kernels/cuda/rope_kv.h"
 #include "tests/kernels/cuda/cuda_fixture.h"
 #include "tests/kernels/cuda/numbers.h"
 #include "tests/kernels/cuda/thread_orders.h"
@@ -258,6 +259,62 @@ TEST_F(CudaAttention, ADecodedRowsBitsDependOnItAlone) {
   const std::vector<float> of_both = Decoded(shape, pool, both, queries, 2048);
   const std::vector<float> of_one = Decoded(shape, pool, one, {queries.begin() + shape.width(), queries.end()}, 700);
   ExpectSameBits(of_one.data(), of_both.data() + shape.width(), shape.width());
+}
+
+// Keys and values go through rope_kv's store, without a rotation, so that their rounding to fp8 is the kernel's own.
+TEST_F(CudaAttention, KeysAndValuesStoredAsFp8AreReadWithinTheirRounding) {
+  constexpr int32_t kLength = 40;
+  for (const DType dtype : {DType::kF16, DType::kBF16}) {
+    const Shape shape{.dtype = dtype, .heads = 4, .kv_heads = 2};
+    const Pool pool(shape, {kLength}, 1);
+    const std::vector<float> queries = RandomQueries(shape, {{0, kLength - 1, 1}});
+    const int32_t width = shape.width() + 2 * shape.kv_heads * shape.head_dim;
+    std::vector<float> qkv(kLength * width);
+    std::vector<int32_t> positions(kLength);
+    std::iota(positions.begin(), positions.end(), 0);
+    for (int32_t p = 0; p < kLength; ++p) {
+      for (int32_t i = 0; i < 2 * shape.kv_heads; ++i) {
+        std::copy_n(pool.Row(0, i / shape.kv_heads, i % shape.kv_heads, p), shape.head_dim,
+                    qkv.begin() + p * width + shape.width() + i * shape.head_dim);
+      }
+    }
+    cuda::PagedKv kv{.dtype = dtype,
+                     .kv_heads = shape.kv_heads,
+                     .head_dim = shape.head_dim,
+                     .block_size = shape.block_size,
+                     .block_stride = pool.block_stride(),
+                     .fp8 = true,
+                     .key_scale = 0.01f,  // the largest key becomes 200
+                     .value_scale = 0.125f};
+    auto* memory = NewDevice<std::byte>(pool.values().size());
+    kv.keys = memory;
+    kv.values = memory + pool.block_stride() / 2;
+    const BlockId* tables = ToDevice(pool.tables());
+    const float* one = ToDevice(std::vector<float>(kLength * shape.head_dim / 2, 1.0f));
+    const float* zero = ToDevice(std::vector<float>(kLength * shape.head_dim / 2, 0.0f));
+    Expect(cuda::RopeAndStoreKv(
+        {.cosine = one, .sine = zero}, kv,
+        {ToDevice(positions), ToDevice(std::vector<int32_t>(kLength)), tables, pool.table_stride()}, kLength,
+        shape.heads, ToDevice(Encode(dtype, qkv)), stream()));
+    const cuda::DecodeAttentionShape attention{shape.heads, 0, shape.scale(), kLength, shape.width() + 16};
+    auto* out = NewDevice<std::byte>(shape.width() * 2);
+    Expect(cuda::DecodeAttention(
+        attention, kv,
+        {ToDevice(std::vector<int32_t>{kLength - 1}), ToDevice(std::vector<int32_t>{0}), tables, pool.table_stride()},
+        1, UploadQueries(shape, queries), out,
+        NewDevice<std::byte>(cuda::DecodeAttentionWorkspace(attention, shape.head_dim, 1)), stream()));
+    const std::vector<float> actual = Decode(dtype, ToHost(out, shape.width() * 2).data(), shape.width());
+    const std::vector<float> exact = InDoublePrecision(shape, pool, {{0, kLength - 1, 1}}, queries);
+    double error = 0, size = 0;
+    for (size_t i = 0; i < exact.size(); ++i) {
+      error += std::pow(actual[i] - exact[i], 2);
+      size += std::pow(exact[i], 2);
+    }
+    // Three bits of fraction: each number is off by 1 / 16 at most, a few of them added by less.
+    EXPECT_LT(std::sqrt(error / size), 0.06);
+    EXPECT_GT(std::sqrt(error / size), 0.001) << "this is no fp8";
+    EXPECT_FALSE(cuda::TakesPrefill(kv));
+  }
 }
 
 TEST_F(CudaAttention, PrefillSeesWhatItMaySeeAndNothingElse) {

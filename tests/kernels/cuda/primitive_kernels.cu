@@ -105,6 +105,14 @@ __global__ void ConvertKernel(const float* from, int count, uint16_t* to, float*
   powers[i] = Exp2(from[i]);
 }
 
+__global__ void ConvertF8Kernel(const float* from, int count, uint8_t* to, float* back) {
+  const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  if (i >= count) return;
+  const F8 number = FromFloat<F8>(from[i]);
+  to[i] = number.bits;
+  back[i] = ToFloat(number);
+}
+
 }  // namespace
 
 Error BlockSums(const float* in, int blocks, float* out, Stream stream) {
@@ -136,6 +144,10 @@ Error Convert(DType dtype, const float* from, int count, uint16_t* to, float* ba
   const LaunchShape shape{dim3(CeilDiv(count, 64)), dim3(64), 0, stream};
   if (dtype == DType::kBF16) return Launch(ConvertKernel<BF16>, shape, from, count, to, back, powers);
   return Launch(ConvertKernel<F16>, shape, from, count, to, back, powers);
+}
+
+Error ConvertF8(const float* from, int count, uint8_t* to, float* back, Stream stream) {
+  return Launch(ConvertF8Kernel, {dim3(CeilDiv(count, 64)), dim3(64), 0, stream}, from, count, to, back);
 }
 
 }  // namespace baton::cuda

@@ -25,4 +25,7 @@ Error AtomicSums(const uint32_t* in, int count, uint64_t* sums, Stream stream);
 // to[i] = number(from[i]) for a 16-bit format, back[i] = its value; powers[i] = 2^from[i].
 Error Convert(DType dtype, const float* from, int count, uint16_t* to, float* back, float* powers, Stream stream);
 
+// to[i] = from[i] as fp8, back[i] = its value.
+Error ConvertF8(const float* from, int count, uint8_t* to, float* back, Stream stream);
+
 }  // namespace baton::cuda

@@ -107,5 +107,38 @@ TEST_F(Primitives, NumbersConvertWithTheBitsOfTheHost) {
   }
 }
 
+// Of code `bits`, by the definition of E4M3.
+float ValueOfF8(int bits) {
+  const int exponent = bits >> 3 & 15, fraction = bits & 7;
+  const float size = exponent == 0 ? std::ldexp(static_cast<float>(fraction), -9)
+                                   : std::ldexp(1 + static_cast<float>(fraction) / 8, exponent - 7);
+  return bits & 128 ? -size : size;
+}
+
+TEST_F(Primitives, Fp8RoundsToTheNearestCodeAndToTheEvenOneInTheMiddle) {
+  std::vector<float> from, expected;
+  for (int bits = 0; bits < 126; ++bits) {  // 127 is not a number
+    const float low = ValueOfF8(bits), high = ValueOfF8(bits + 1), middle = (low + high) / 2;
+    for (const float value : {low, std::nextafter(middle, 0.0f), middle, std::nextafter(middle, 1000.0f), high}) {
+      const float nearest = value < middle || (value == middle && bits % 2 == 0) ? low : high;
+      from.insert(from.end(), {value, -value});
+      expected.insert(expected.end(), {nearest, -nearest});
+    }
+  }
+  for (const float beyond : {460.0f, 1e6f, -1e30f}) {
+    from.push_back(beyond);
+    expected.push_back(beyond < 0 ? -448.0f : 448.0f);
+  }
+  uint8_t* to = NewDevice<uint8_t>(from.size());
+  float* back = NewDevice<float>(from.size());
+  Expect(cuda::ConvertF8(ToDevice(from), static_cast<int>(from.size()), to, back, stream()));
+  const std::vector<float> values = ToHost(back, from.size());
+  const std::vector<uint8_t> codes = ToHost(to, from.size());
+  for (size_t i = 0; i < from.size(); ++i) {
+    EXPECT_EQ(values[i], expected[i]) << from[i];
+    EXPECT_EQ(ValueOfF8(codes[i]), expected[i]) << from[i];
+  }
+}
+
 }  // namespace
 }  // namespace baton
