@@ -78,7 +78,7 @@ void Fill(const ModelMetrics& metrics, const std::string& model, v1::ModelActivi
   Fill(metrics.token_gap(), out->mutable_inter_token_latency());
   Fill(metrics.end_to_end(), out->mutable_request_latency());
   uint64_t all = 0;
-  for (int code = 0; code < kGrpcCodes; ++code) all += metrics.requests(static_cast<grpc::StatusCode>(code));
+  for (int code = 0; code < kStatusCodes; ++code) all += metrics.requests(static_cast<grpc::StatusCode>(code));
   out->set_requests_ok(metrics.requests(grpc::StatusCode::OK));
   out->set_requests_failed(all - std::min(all, out->requests_ok()));
   out->set_prompt_tokens(metrics.prompt_tokens());
