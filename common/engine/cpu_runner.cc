@@ -8,6 +8,7 @@
 
 #include "common/base/hash.h"
 #include "common/base/status.h"
+#include "common/engine/step_check.h"
 #include "kernels/embedding.h"
 #include "kernels/kv_store.h"
 #include "kernels/rms_norm.h"
@@ -112,43 +113,13 @@ void CpuRunner::ForRows(TaskRunner& team, int64_t rows, const Body& body) {
   team.Run((rows + each - 1) / each, [&](int64_t task, int) { body(task * each, std::min(rows, (task + 1) * each)); });
 }
 
-absl::Status CpuRunner::Validate(std::span<const StepSequence> batch, std::span<std::span<float>> logits) const {
-  const model::ModelConfig& config = weights_->config;
-  if (batch.size() > options_.max_batch || logits.size() < batch.size()) {
-    return InvalidArgument("batch of %d sequences with room for the logits of %d; a step takes %d", batch.size(),
-                           logits.size(), options_.max_batch);
-  }
-  uint64_t tokens = 0;
-  for (size_t i = 0; i < batch.size(); ++i) {
-    const StepSequence& sequence = batch[i];
-    const uint64_t end = uint64_t{sequence.position} + sequence.tokens.size();
-    tokens += sequence.tokens.size();
-    if (sequence.tokens.empty()) return InvalidArgument("sequence %d of the batch has no tokens", i);
-    if (end > config.max_length) {
-      return InvalidArgument("sequence %d of the batch reaches %d positions, the model takes %d", i, end,
-                             config.max_length);
-    }
-    if (sequence.blocks.size() < layout_.BlocksFor(end)) {
-      return InvalidArgument("sequence %d of the batch needs %d blocks for %d positions, it has %d", i,
-                             layout_.BlocksFor(end), end, sequence.blocks.size());
-    }
-    for (const BlockId block : sequence.blocks.first(layout_.BlocksFor(end))) {
-      if (block >= pool_blocks_) return InvalidArgument("block %d, the pool has %d", block, pool_blocks_);
-    }
-    for (const TokenId token : sequence.tokens) {
-      if (token < 0 || static_cast<uint32_t>(token) >= config.vocab) {
-        return InvalidArgument("token %d, the vocabulary has %d", token, config.vocab);
-      }
-    }
-  }
-  if (tokens > options_.max_step_tokens) {
-    return InvalidArgument("batch of %d tokens, a step takes %d", tokens, options_.max_step_tokens);
-  }
-  return absl::OkStatus();
-}
-
 absl::Status CpuRunner::Step(std::span<const StepSequence> batch, std::span<std::span<float>> logits) {
-  BATON_RETURN_IF_ERROR(Validate(batch, logits));
+  BATON_RETURN_IF_ERROR(CheckStep(batch, logits.size(), layout_,
+                                  {.max_step_tokens = options_.max_step_tokens,
+                                   .max_batch = options_.max_batch,
+                                   .max_length = weights_->config.max_length,
+                                   .vocab = weights_->config.vocab,
+                                   .pool_blocks = pool_blocks_}));
   int64_t rows = PlaceRows(batch);
   threads_.RunTogether([&](TaskRunner& team) { Embed(team, rows); });
   const uint32_t layers = weights_->config.layers;

@@ -63,7 +63,6 @@ class CpuRunner final : public Runner {
   CpuRunner(std::shared_ptr<const CpuWeights> weights, const KvLayout& layout, std::span<std::byte> pool,
             const CpuRunnerOptions& options);
 
-  absl::Status Validate(std::span<const StepSequence> batch, std::span<std::span<float>> logits) const;
   int64_t PlaceRows(std::span<const StepSequence> batch);
   int64_t KeepWantedRows(std::span<const StepSequence> batch);
   cpu::AttentionCall PlanAttention(uint32_t layer);
