@@ -31,6 +31,9 @@ class DemoModel(unittest.TestCase):
     def test_the_same_with_another_weights_and_kv_format(self):
         self.check("--weights", "f32", "--kv_dtype", "f32")
 
+    def test_the_same_with_int8_kv(self):
+        self.check("--kv_dtype", "int8")
+
 
 if __name__ == "__main__":
     unittest.main()
