@@ -11,9 +11,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace baton::cpu::HWY_NAMESPACE {
 
-// Tiles of rows up to which widening in registers, again for each tile, is cheaper than through a scratch.
-constexpr int kStreamTiles = kLanes == 16 ? 2 : 1;
-
 struct Call {
   const PanelMatrix& weights;
   const float* bias;
@@ -47,21 +44,15 @@ HWY_INLINE void PackTile(const float* x, int64_t x_stride, int64_t rows, int64_t
   }
 }
 
-// Tiles of kRows rows against kPanels panels, straight from the packed weights. Two tiles share a block of them in the
-// cache, and each fetches half of the next one.
+// One tile's worth of rows against kPanels panels, straight from the packed weights.
 template <typename T, int kRows, int kPanels>
 HWY_INLINE void StreamGroup(const Call& call, const float* packed, int64_t panel) {
   const int64_t inputs = call.weights.inputs;
-  const bool one_tile = call.rows <= kRows;
   for (int64_t k = 0; k < inputs; k += kInputBlock) {
     const int64_t steps = std::min(kInputBlock, inputs - k);
-    for (int64_t row = 0; row < call.rows; row += kRows) {
-      const PrefetchPattern prefetch = one_tile ? kEveryLine : PrefetchPattern{kInputBlock, 3, row == 0 ? 0 : 2};
-      Tile<T, kRows, kPanels, 1, kRows>(packed + row * inputs + k * kRows, call.panel<T>(panel) + k * kPanelWidth,
-                                        inputs * kPanelWidth, steps, call.y + row * call.y_stride + panel * kPanelWidth,
-                                        call.y_stride, static_cast<int>(std::min<int64_t>(kRows, call.rows - row)),
-                                        k == 0, call.bias_at(panel, k + steps == inputs), prefetch);
-    }
+    Tile<T, kRows, kPanels, 1, kRows>(packed + k * kRows, call.panel<T>(panel) + k * kPanelWidth, inputs * kPanelWidth,
+                                      steps, call.y + panel * kPanelWidth, call.y_stride, static_cast<int>(call.rows),
+                                      k == 0, call.bias_at(panel, k + steps == inputs));
   }
 }
 
@@ -77,12 +68,11 @@ HWY_INLINE void StreamPanelsOf(const Call& call, const float* packed) {
   });
 }
 
-// At most kStreamTiles tiles of rows: every weight is read from memory once and widened in registers. The time is that
-// of reading the weights.
+// At most kStreamRows rows: every weight is read once and widened in registers. The time is that of reading the
+// weights.
 template <typename T>
 void FewRows(const Call& call) {
-  const int64_t tiles = (call.rows + kTileRows - 1) / kTileRows;
-  WithTileRows((call.rows + tiles - 1) / tiles, [&](auto tile_rows) HWY_ATTR {
+  const auto stream = [&](auto tile_rows) HWY_ATTR {
     constexpr int kRows = decltype(tile_rows)::value;
     const float* packed = call.x;
     if constexpr (kRows > 1) {
@@ -91,15 +81,16 @@ void FewRows(const Call& call) {
       constexpr int64_t kPackInputs = 1024;  // a few microseconds: less is not worth waking a thread
       call.pool.Run((inputs + kPackInputs - 1) / kPackInputs, [&](int64_t task, int) HWY_ATTR {
         const int64_t k = task * kPackInputs;
-        for (int64_t row = 0; row < call.rows; row += kRows) {
-          PackTile<kRows>(call.x + row * call.x_stride + k, call.x_stride, call.rows - row,
-                          std::min(kPackInputs, inputs - k), out + row * inputs + k * kRows);
-        }
+        PackTile<kRows>(call.x + k, call.x_stride, call.rows, std::min(kPackInputs, inputs - k), out + k * kRows);
       });
       packed = out;
     }
     StreamPanelsOf<T, kRows, StreamPanels(kRows)>(call, packed);
-  });
+  };
+  if constexpr (kStreamRows > kTileRows) {
+    if (call.rows > kTileRows) return stream(std::integral_constant<int, kStreamRows>());
+  }
+  WithTileRows(call.rows, stream);
 }
 
 // One block of inputs of kPanels panels against all rows.
@@ -170,7 +161,7 @@ void ManyRows(const Call& call) {
 
 template <typename T>
 void LinearOf(const Call& call) {
-  call.rows <= kStreamTiles* kTileRows ? FewRows<T>(call) : ManyRows<T>(call);
+  call.rows <= kStreamRows ? FewRows<T>(call) : ManyRows<T>(call);
 }
 
 void LinearImpl(const PanelMatrix& weights, const float* bias, const float* x, int64_t x_stride, int64_t rows, float* y,

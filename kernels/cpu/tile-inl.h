@@ -22,19 +22,20 @@ namespace baton::cpu::HWY_NAMESPACE {
 constexpr int kTileRows = kLanes == 16 ? 12 : 6;
 constexpr int kTilePanels = kLanes == 16 ? 2 : 1;
 
+// Rows up to which 16-bit weights are met straight from memory. With AVX-512 that is more than a tile of many rows has:
+// widening shares its ports with the multiply-adds, so each widened vector should serve as many rows as there are
+// registers.
+constexpr int kStreamRows = kLanes == 16 ? 16 : kTileRows;
+
 // Panels to stream at a time for a tile of few rows: eight or more independent sums hide the latency of an addition.
 constexpr int StreamPanels(int rows) {
-  if (kLanes == 16) return rows <= 4 ? 4 : 2;
+  if (kLanes == 16) return rows <= 4 ? 4 : rows <= 12 ? 2 : 1;
   return rows == 1 ? 4 : rows == 2 ? 2 : 1;
 }
 
-// Which 16-bit weights a tile fetches from memory while it works: those `ahead` steps further on, of every step k where
-// k & mask == phase. The hardware alone does not follow so many streams across pages.
-struct PrefetchPattern {
-  int64_t ahead, mask, phase;
-};
-// A cache line holds two steps; 2 KiB ahead.
-constexpr PrefetchPattern kEveryLine = {64, 1, 0};
+// How far ahead weights are fetched when they come from memory: 2 KiB in every panel's stream. The hardware alone does
+// not follow so many streams across pages.
+constexpr int kPrefetchSteps = 64;
 
 // c[r][o] (+)= sum over steps of a(r, k) * b[o / 16][k][o % 16], o in [0, 16 * kPanels), r < rows <= kRows.
 // a(r, k) = a[r * kRowStride + k * kStepStride], readable for all kRows. b: panels `panel_stride` elements apart.
@@ -42,8 +43,7 @@ constexpr PrefetchPattern kEveryLine = {64, 1, 0};
 // Not inlined: the call is nothing beside its work, and every copy takes the compiler seconds.
 template <typename T, int kRows, int kPanels, int kRowStride, int kStepStride>
 HWY_NOINLINE void Tile(const float* HWY_RESTRICT a, const T* HWY_RESTRICT b, int64_t panel_stride, int64_t steps,
-                       float* HWY_RESTRICT c, int64_t c_stride, int rows, bool first, const float* bias,
-                       const PrefetchPattern prefetch = kEveryLine) {
+                       float* HWY_RESTRICT c, int64_t c_stride, int rows, bool first, const float* bias) {
   const F32Tag d;
   constexpr int kColumns = kPanels * kVectors;
   F32 sum[kRows][kColumns];
@@ -54,9 +54,9 @@ HWY_NOINLINE void Tile(const float* HWY_RESTRICT a, const T* HWY_RESTRICT b, int
   }
   for (int64_t k = 0; k < steps; ++k) {
     if constexpr (!std::is_same_v<T, float>) {
-      if ((k & prefetch.mask) == prefetch.phase) {
+      if (k % 2 == 0) {  // a cache line holds two steps of 16 bits
 #pragma GCC unroll 32
-        for (int p = 0; p < kPanels; ++p) hwy::Prefetch(b + p * panel_stride + (k + prefetch.ahead) * 16);
+        for (int p = 0; p < kPanels; ++p) hwy::Prefetch(b + p * panel_stride + (k + kPrefetchSteps) * 16);
       }
     }
     F32 weights[kColumns];
