@@ -176,6 +176,9 @@ def run_command(folder, user, binds, shm, arguments, env=()):
         config = json.load(file)
     root = os.path.join(folder, "root")
     uid, gid = (user or config["user"]).split(":")
+    for name in ("resolv.conf", "hosts"):  # something to mount over
+        with open(os.path.join(root, "etc", name), "a", encoding="ascii"):
+            pass
     mounts = [f"mount --bind {{0}} {{0}}"]
     for bind in binds:
         host, inside, *options = bind.split(":")
