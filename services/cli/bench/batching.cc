@@ -16,10 +16,12 @@ constexpr uint32_t kDynamicTimeout = 2;  // steps
 constexpr std::array<SimulatedRequest, 5> kExample = {{{0, 3}, {0, 8}, {0, 5}, {2, 4}, {4, 3}}};
 constexpr std::array kModes = {BatchingMode::kStatic, BatchingMode::kDynamic, BatchingMode::kContinuous};
 
-Timeline Picture(BatchingMode mode, const BatchingTimeline& run) {
+Timeline Picture(BatchingMode mode, const BatchingTimeline& run, size_t longest) {
   Timeline picture{.title = absl::StrFormat("%s batching: %d steps, %.2f%% of the slots used", BatchingModeName(mode),
                                             run.steps.size(), 100 * run.used_share),
-                   .x_label = "step"};
+                   .x_label = "step",
+                   .rows = {},
+                   .end = static_cast<double>(longest)};
   for (uint32_t slot = 0; slot < kSlots; ++slot) {
     Timeline::Row row{.name = "slot " + std::to_string(slot + 1)};
     for (size_t step = 0; step < run.steps.size(); ++step) {
@@ -42,12 +44,13 @@ void ShowExample(BenchReport* report) {
                                 {"mean wait, steps", 1},
                                 {"mean latency, steps", 1},
                                 {"tokens a step", 2}}};
+  const size_t longest = SimulateBatching(BatchingMode::kStatic, kSlots, 0, kExample).steps.size();
   for (const BatchingMode mode : kModes) {
     const BatchingTimeline run = SimulateBatching(mode, kSlots, kDynamicTimeout, kExample);
     table.rows.push_back({std::string(BatchingModeName(mode)), static_cast<double>(run.steps.size()),
                           100 * run.used_share, static_cast<double>(run.slots_wasted), run.mean_wait, run.mean_latency,
                           run.tokens_per_step});
-    report->pictures.emplace_back(Picture(mode, run));
+    report->pictures.emplace_back(Picture(mode, run, longest));
   }
   const auto row_is = [&](size_t row, std::vector<std::string> expected) {
     for (size_t i = 0; i < expected.size(); ++i) {

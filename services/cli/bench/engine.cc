@@ -27,7 +27,7 @@ Ceilings MeasureCeilings(const CpuWeights& weights, int threads) {
   ThreadPool pool(threads);
   const auto best = [&](const auto& rounds) {
     double most = 0;
-    for (int attempt = 0; attempt < 5; ++attempt) {
+    for (int attempt = 0; attempt < 15; ++attempt) {
       std::vector<double> done(static_cast<size_t>(pool.threads()));
       const double seconds = SecondsOf(
           [&] { pool.Run(pool.threads(), [&](int64_t task, int) { done[static_cast<size_t>(task)] = rounds(); }); });

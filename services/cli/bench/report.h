@@ -46,6 +46,7 @@ struct Timeline {
   };
   std::string title, x_label;
   std::vector<Row> rows;
+  double end = 0;  // of the axis at least, so that pictures can be compared
 };
 
 // What must hold whatever the machine: equal outputs, exact figures. A bench whose check fails has failed.

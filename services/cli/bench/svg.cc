@@ -158,7 +158,7 @@ void Draw(Page& page, const LineChart& chart) {
 }
 
 void Draw(Page& page, const Timeline& timeline) {
-  std::vector<double> xs = {0};
+  std::vector<double> xs = {0, timeline.end};
   for (const Timeline::Row& row : timeline.rows) {
     for (const Timeline::Bar& bar : row.bars) xs.push_back(bar.end);
   }
