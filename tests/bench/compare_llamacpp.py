@@ -124,6 +124,8 @@ class LoggedProcess:
 
 def import_bindings():
     """llama-cpp-python's low-level module alone: the package itself wants more packages than this needs."""
+    if "llama_cpp" in sys.modules:
+        return sys.modules["llama_cpp.llama_cpp"]
     spec = importlib.util.find_spec("llama_cpp")
     if spec is None:
         raise SystemExit("llama-cpp-python is not installed for this Python")
