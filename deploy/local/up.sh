@@ -71,6 +71,8 @@ wait_ready() {
     for name in prefill decode router; do
       alive "$name" || { echo "up.sh: $name has stopped:" >&2; tail -n 5 "$run/$name.log" >&2; exit 1; }
     done
+    # Somebody else's router may answer on the port.
+    grep -q '"message":"listening"' "$run/router.log" || { sleep 0.25; continue; }
     if "$bin/baton" models --router "127.0.0.1:$port" --json 2>/dev/null | grep '"ready":true' | grep -q '"prefill_workers":[1-9]'; then return; fi
     sleep 0.25
   done

@@ -44,7 +44,13 @@ uint64_t AvailableMemory() {
 }
 
 absl::StatusOr<uint32_t> PoolBlocks(const WorkerConfig& config, const KvLayout& layout) {
-  const double bytes = config.kv_gib > 0 ? config.kv_gib * kGiB : 0.4 * static_cast<double>(AvailableMemory());
+  const uint64_t available = AvailableMemory();
+  const double bytes = config.kv_gib > 0 ? config.kv_gib * kGiB : 0.4 * static_cast<double>(available);
+  // Refused before a page of it is touched: filling the machine's memory would cost other processes theirs.
+  if (available > 0 && bytes > static_cast<double>(available)) {
+    return ResourceExhausted("--kv_gib asks for a KV pool of %.3f GiB; %.3f GiB of memory are available", bytes / kGiB,
+                             static_cast<double>(available) / kGiB);
+  }
   const uint64_t blocks = static_cast<uint64_t>(bytes) / layout.BytesPerBlock();
   if (blocks < 4 || blocks > UINT32_MAX) {
     return InvalidArgument("a KV pool of %.3f GiB holds %d blocks of %d bytes; between 4 and %d are possible",

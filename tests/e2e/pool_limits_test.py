@@ -2,7 +2,8 @@
 
 import unittest
 
-from harness import (PATIENCE, Cluster, grpc, inference_pb2, make_request, wait_until, worker_pb2, worker_pb2_grpc)
+from harness import (DEMO, PATIENCE, Cluster, Process, grpc, inference_pb2, make_request, wait_until, worker_pb2,
+                     worker_pb2_grpc)
 
 GREEDY = dict(temperature=0, ignore_eos=True)
 
@@ -73,6 +74,14 @@ class SmallPrefillPool(unittest.TestCase):
             response = cluster.generate(prompt, max_tokens=6, **GREEDY)
             self.assertEqual(list(response.choices[0].token_ids), expected)
             cluster.assert_idle()
+
+
+class PoolsBeyondTheMachine(unittest.TestCase):
+    def test_a_pool_larger_than_memory_is_refused_with_both_numbers_before_it_is_taken(self):
+        worker = Process("baton-decode", "--model", DEMO, "--kv_gib", "60000", "--engine_probe=false")
+        error = worker.wait_log("cannot start")["error"]
+        self.assertRegex(error, r"KV pool of 60000\.000 GiB; [\d.]+ GiB of memory are available")
+        self.assertNotEqual(worker.popen.wait(PATIENCE), 0)
 
 
 class SlowReaders(unittest.TestCase):
