@@ -26,22 +26,12 @@ KvLayout CudaLayout(const model::ModelConfig& config, DType dtype) {
   return layout;
 }
 
-// A CUDA runner with a pool of its own, used as RunnerHarness uses a CPU one.
-class CudaHarness {
+// A CUDA runner with a pool of its own.
+class CudaHarness final : public SequenceDriver {
  public:
-  struct Sequence {
-    std::vector<BlockId> blocks;
-    uint32_t length = 0;
-  };
-  struct Part {
-    Sequence* sequence;
-    std::vector<TokenId> tokens;
-    bool wants_logits = true;
-  };
-
   CudaHarness(const model::Model& model, DType dtype, const device::Stream& stream,
-              const CudaRunnerOptions& options = {}, uint32_t blocks = 64) {
-    layout_ = CudaLayout(model.config, dtype);
+              const CudaRunnerOptions& options = {}, uint32_t blocks = 64)
+      : SequenceDriver(CudaLayout(model.config, dtype), blocks) {
     auto weights = LoadCudaWeights(model, dtype, stream);
     EXPECT_TRUE(weights.ok()) << StatusMessage(weights.status());
     auto pool = device::Memory::Allocate(device::MemoryKind::kDevice, blocks * layout_.BytesPerBlock());
@@ -51,54 +41,14 @@ class CudaHarness {
     EXPECT_TRUE(runner.ok()) << StatusMessage(runner.status());
     BATON_CHECK(runner.ok());
     runner_ = *std::move(runner);
-    free_.resize(blocks);
-    std::iota(free_.begin(), free_.end(), BlockId{0});
-    std::shuffle(free_.begin(), free_.end(), std::mt19937(blocks));
-  }
-
-  std::vector<std::vector<float>> Step(const std::vector<Part>& parts) {
-    std::vector<StepSequence> batch;
-    for (const Part& part : parts) {
-      Sequence& sequence = *part.sequence;
-      const auto end = static_cast<uint32_t>(sequence.length + part.tokens.size());
-      while (sequence.blocks.size() < layout_.BlocksFor(end)) {
-        BATON_CHECK(!free_.empty());
-        sequence.blocks.push_back(free_.back());
-        free_.pop_back();
-      }
-      batch.push_back({part.tokens, sequence.length, sequence.blocks, part.wants_logits});
-    }
-    std::vector<std::span<float>> logits(batch.size());
-    const absl::Status status = runner_->Step(batch, logits);
-    EXPECT_TRUE(status.ok()) << StatusMessage(status);
-    std::vector<std::vector<float>> out;
-    for (size_t i = 0; i < parts.size(); ++i) {
-      parts[i].sequence->length += static_cast<uint32_t>(parts[i].tokens.size());
-      out.emplace_back(logits[i].begin(), logits[i].end());
-    }
-    return out;
-  }
-  std::vector<float> Append(Sequence& sequence, const std::vector<TokenId>& tokens, size_t chunk = 512) {
-    std::vector<float> logits;
-    for (size_t first = 0; first < tokens.size(); first += chunk) {
-      const size_t end = std::min(first + chunk, tokens.size());
-      logits = Step({{&sequence, {tokens.begin() + first, tokens.begin() + end}, end == tokens.size()}})[0];
-    }
-    return logits;
-  }
-  BlockId TakeBlock() {
-    const BlockId block = free_.back();
-    free_.pop_back();
-    return block;
+    Drive(runner_.get());
   }
 
   CudaRunner& runner() { return *runner_; }
 
  private:
-  KvLayout layout_;
   device::Memory pool_;
   std::unique_ptr<CudaRunner> runner_;
-  std::vector<BlockId> free_;
 };
 
 std::vector<TokenId> RandomTokens(size_t count, uint32_t vocab, uint32_t seed) {
