@@ -1,0 +1,89 @@
+#pragma once
+
+// One device's part of the CUDA runner: its shard of the weights and of the KV pool, its activations and its stream.
+// Everything here enqueues and returns; the runner decides what, and waits.
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/device/memory.h"
+#include "common/device/stream.h"
+#include "common/engine/cuda_step.h"
+#include "common/engine/cuda_weights.h"
+#include "common/kv/layout.h"
+#include "kernels/cuda/decode_attention.h"
+#include "kernels/cuda/gemm.h"
+#include "kernels/cuda/paged_kv.h"
+
+namespace baton {
+
+class CudaRank {
+ public:
+  // `layout` and `pool`: of this rank's KV heads. RESOURCE_EXHAUSTED when there is no memory for the activations.
+  static absl::StatusOr<std::unique_ptr<CudaRank>> Create(std::shared_ptr<const CudaWeights> weights,
+                                                          const KvLayout& layout, std::span<std::byte> pool,
+                                                          const CudaRunnerOptions& options,
+                                                          const CudaStepLimits& limits);
+
+  // Prompt chunks take the kernel for them; else every row is taken as in a decode step.
+  bool takes_prefill() const { return takes_prefill_; }
+
+  // Copies what `shape` needs of the inputs in pinned memory, which stay as they are until the step has run.
+  absl::Status SendInputs(const CudaStepInputs& host, const CudaStepShape& shape);
+  // From embedding to logits.
+  absl::Status EnqueueStep(const CudaStepShape& shape);
+
+  // What the step has computed: row i of [wanted, vocab] f32 in device memory belongs to the i-th wanted row.
+  float* logits() const { return logits_.as<float>(); }
+  const device::Stream& stream() const { return stream_; }
+
+  // One block of this rank's heads, in the stream's order. An error comes out of the next step.
+  void CopyBlock(BlockId from, BlockId to);
+  void SwapOut(BlockId from, uint32_t slot);
+  void SwapIn(uint32_t slot, BlockId to);
+
+ private:
+  CudaRank(std::shared_ptr<const CudaWeights> weights, const KvLayout& layout, std::span<std::byte> pool,
+           const CudaRunnerOptions& options, const CudaStepLimits& limits);
+  absl::Status Allocate();
+  absl::Status EnqueueLayer(uint32_t layer, const CudaStepShape& shape);
+  absl::Status EnqueueAttention(uint32_t layer, const CudaStepShape& shape);
+  absl::Status EnqueueHead(const CudaStepShape& shape);
+  absl::Status Product(const void* x, const void* w, int64_t rows, int64_t outputs, int64_t inputs, DType y_dtype,
+                       void* y);
+  cuda::PagedKv KvOf(uint32_t layer) const;
+  cuda::PagedRows RowsFrom(int64_t first) const;
+  cuda::DecodeAttentionShape DecodeShape(uint32_t layer, int64_t max_length) const;
+  std::byte* BlockAt(BlockId block) const;
+  std::byte* SlotAt(uint32_t slot) const;
+  void MoveBlock(void* to, const void* from);
+
+  const std::shared_ptr<const CudaWeights> weights_;
+  const KvLayout layout_;
+  const std::span<std::byte> pool_;
+  const CudaRunnerOptions options_;
+  const CudaStepLimits limits_;
+  bool takes_prefill_ = false;
+  device::Stream stream_;
+  std::unique_ptr<cuda::Gemm> gemm_;
+  CudaStepInputs inputs_;
+
+  device::Memory input_memory_;
+  device::Memory swap_;       // pinned
+  device::Memory hidden_;     // [rows, hidden] f32: the residual stream
+  device::Memory normed_;     // [rows, hidden]
+  device::Memory qkv_;        // [rows, (heads + 2 kv_heads) * head_dim]
+  device::Memory context_;    // [rows, heads * head_dim]
+  device::Memory delta_;      // [rows, hidden]
+  device::Memory gate_up_;    // [rows, 2 * intermediate]
+  device::Memory ffn_;        // [rows, intermediate]
+  device::Memory selected_;   // [batch, hidden]
+  device::Memory logits_;     // [batch, vocab] f32
+  device::Memory attention_;  // workspace
+  device::Memory gemm_workspace_;
+};
+
+}  // namespace baton
