@@ -123,13 +123,17 @@ HWY_INLINE Values LoadValues(const int8_t* from) {
 
 #else  // 32-bit lanes everywhere
 
+// Constructors by hand: the one that GCC makes of its own is compiled for the base target, where NEON's vectors with
+// constructors of theirs cannot be inlined.
 struct Codes {
+  HWY_INLINE Codes() {}
   I32 input[4];
 };
 using Values = const int8_t*;
 
 template <DType kFormat>
 struct GroupSum {
+  HWY_INLINE GroupSum() {}
   I32 sum;
   HWY_INLINE void Start(int32_t start) { sum = hn::Set(I32Tag(), start); }
   HWY_INLINE void Add(const Codes& codes, const Values& values) {

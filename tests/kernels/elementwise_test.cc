@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,6 +17,23 @@
 
 namespace baton {
 namespace {
+
+// "Every target" means something: the vector units that this machine has are among them.
+TEST(Targets, AreThoseOfTheMachine) {
+  std::vector<std::string> names;
+  ForEveryTarget([&] { names.emplace_back(hwy::TargetName(hwy::SupportedTargets())); });
+#if defined(__x86_64__)
+  EXPECT_THAT(names, testing::Contains("SCALAR"));
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+    EXPECT_THAT(names, testing::Contains("AVX2"));
+  }
+  if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) {
+    EXPECT_THAT(names, testing::Contains("AVX3"));
+  }
+#elif defined(__aarch64__)
+  EXPECT_THAT(names, testing::Contains("NEON"));
+#endif
+}
 
 TEST(RmsNorm, EqualsTheReferenceBitForBitOnEveryTarget) {
   constexpr int64_t kRows = 3;
