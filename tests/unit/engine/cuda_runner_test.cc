@@ -13,43 +13,13 @@
 #include "common/model/model.h"
 #include "tests/fakes/random_model.h"
 #include "tests/kernels/cuda/cuda_fixture.h"
+#include "tests/unit/engine/cuda_harness.h"
 #include "tests/unit/engine/runner_harness.h"
 
 namespace baton {
 namespace {
 
 using testing::HasSubstr;
-
-KvLayout CudaLayout(const model::ModelConfig& config, DType dtype) {
-  KvLayout layout = MakeKvLayout(config, dtype);
-  layout.key_order = KeyOrder::kBySlot;
-  return layout;
-}
-
-// A CUDA runner with a pool of its own.
-class CudaHarness final : public SequenceDriver {
- public:
-  CudaHarness(const model::Model& model, DType dtype, const device::Stream& stream,
-              const CudaRunnerOptions& options = {}, uint32_t blocks = 64)
-      : SequenceDriver(CudaLayout(model.config, dtype), blocks) {
-    auto weights = LoadCudaWeights(model, dtype, stream);
-    EXPECT_TRUE(weights.ok()) << StatusMessage(weights.status());
-    auto pool = device::Memory::Allocate(device::MemoryKind::kDevice, blocks * layout_.BytesPerBlock());
-    EXPECT_TRUE(pool.ok()) << StatusMessage(pool.status());
-    pool_ = *std::move(pool);
-    auto runner = CudaRunner::Create(*weights, layout_, {pool_.data(), pool_.size()}, options);
-    EXPECT_TRUE(runner.ok()) << StatusMessage(runner.status());
-    BATON_CHECK(runner.ok());
-    runner_ = *std::move(runner);
-    Drive(runner_.get());
-  }
-
-  CudaRunner& runner() { return *runner_; }
-
- private:
-  device::Memory pool_;
-  std::unique_ptr<CudaRunner> runner_;
-};
 
 std::vector<TokenId> RandomTokens(size_t count, uint32_t vocab, uint32_t seed) {
   std::mt19937 random(seed);

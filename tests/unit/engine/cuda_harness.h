@@ -1,0 +1,60 @@
+#pragma once
+
+// A CUDA runner with a pool of its own, on the host stand-in or on a device.
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <utility>
+
+#include "common/base/status.h"
+#include "common/device/memory.h"
+#include "common/device/stream.h"
+#include "common/engine/cpu_runner.h"
+#include "common/engine/cuda_runner.h"
+#include "common/model/model.h"
+#include "tests/unit/engine/sequence_driver.h"
+
+namespace baton {
+
+inline KvLayout CudaLayout(const model::ModelConfig& config, DType dtype) {
+  KvLayout layout = MakeKvLayout(config, dtype);
+  layout.key_order = KeyOrder::kBySlot;
+  return layout;
+}
+
+inline std::shared_ptr<const CudaWeights> UploadOrDie(const model::Model& model, DType dtype,
+                                                      const device::Stream& stream) {
+  auto weights = LoadCudaWeights(model, dtype, stream);
+  if (!weights.ok()) ADD_FAILURE() << StatusMessage(weights.status());
+  BATON_CHECK(weights.ok());
+  return *std::move(weights);
+}
+
+class CudaHarness final : public SequenceDriver {
+ public:
+  CudaHarness(const model::Model& model, DType dtype, const device::Stream& stream,
+              const CudaRunnerOptions& options = {}, uint32_t blocks = 64)
+      : CudaHarness(UploadOrDie(model, dtype, stream), options, blocks) {}
+
+  CudaHarness(std::shared_ptr<const CudaWeights> weights, const CudaRunnerOptions& options, uint32_t blocks)
+      : SequenceDriver(CudaLayout(weights->config, weights->dtype), blocks) {
+    auto memory = device::Memory::Allocate(device::MemoryKind::kDevice, blocks * layout_.BytesPerBlock());
+    EXPECT_TRUE(memory.ok()) << StatusMessage(memory.status());
+    pool_ = *std::move(memory);
+    auto runner = CudaRunner::Create(std::move(weights), layout_, pool(), options);
+    EXPECT_TRUE(runner.ok()) << StatusMessage(runner.status());
+    BATON_CHECK(runner.ok());
+    runner_ = *std::move(runner);
+    Drive(runner_.get());
+  }
+
+  CudaRunner& runner() { return *runner_; }
+  std::span<std::byte> pool() const { return {pool_.data(), pool_.size()}; }
+
+ private:
+  device::Memory pool_;
+  std::unique_ptr<CudaRunner> runner_;
+};
+
+}  // namespace baton
