@@ -18,7 +18,7 @@ absl::StatusOr<DeviceInfo> Open(int ordinal) {
   }
   BATON_RETURN_IF_ERROR(ToStatus(counted, "counting CUDA devices"));
   if (ordinal < 0 || ordinal >= count) return InvalidArgument("CUDA device %d; there are %d", ordinal, count);
-  BATON_RETURN_IF_ERROR(ToStatus(cudaSetDevice(ordinal), "choosing the CUDA device"));
+  BATON_RETURN_IF_ERROR(Use(ordinal));
   cudaDeviceProp properties;
   BATON_RETURN_IF_ERROR(ToStatus(cudaGetDeviceProperties(&properties, ordinal), "asking for the device's properties"));
   size_t free_bytes, total_bytes;
@@ -29,6 +29,8 @@ absl::StatusOr<DeviceInfo> Open(int ordinal) {
                     .total_bytes = total_bytes,
                     .free_bytes = free_bytes};
 }
+
+absl::Status Use(int ordinal) { return ToStatus(cudaSetDevice(ordinal), "choosing the CUDA device"); }
 
 absl::Status ToStatus(int error, std::string_view what) {
   const auto cuda_error = static_cast<cudaError_t>(error);

@@ -1,6 +1,6 @@
 #pragma once
 
-// The CUDA device of this process, and CUDA's errors as statuses.
+// The CUDA devices of this process, and CUDA's errors as statuses.
 
 #include <cstdint>
 #include <string>
@@ -22,6 +22,10 @@ struct DeviceInfo {
 // Makes `ordinal` the calling thread's device and says what it is. FAILED_PRECONDITION "no CUDA device" without a
 // driver or a device, INVALID_ARGUMENT when there are fewer.
 absl::StatusOr<DeviceInfo> Open(int ordinal);
+
+// Makes `ordinal`, which Open has seen, the calling thread's device: memory, streams and events are made on it and
+// kernels go to it.
+absl::Status Use(int ordinal);
 
 // OK for 0. `error` is a cudaError_t, or a kernel's cuda::Error; `what` was being done.
 absl::Status ToStatus(int error, std::string_view what);

@@ -4,6 +4,8 @@
 
 #include <functional>
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -19,6 +21,10 @@ class Graph {
   // Records what `enqueue` puts into `stream`; nothing of it runs. `enqueue` must not allocate, wait or use other
   // streams. Its error comes out, and the stream is usable afterwards either way.
   static absl::StatusOr<Graph> Record(const Stream& stream, const std::function<absl::Status()>& enqueue);
+
+  // The same in several streams at once, each of its own device: a graph for each, to be launched together.
+  static absl::StatusOr<std::vector<Graph>> Record(std::span<const Stream* const> streams,
+                                                   const std::function<absl::Status()>& enqueue);
 
   absl::Status Launch(const Stream& stream) const;
 

@@ -39,6 +39,12 @@ absl::Status Stream::Copy(void* to, const void* from, uint64_t bytes) const {
   return ToStatus(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, get()), "copying memory");
 }
 
+absl::Status Stream::CopyRows(void* to, uint64_t to_stride, const void* from, uint64_t from_stride, uint64_t row_bytes,
+                              uint64_t rows) const {
+  return ToStatus(cudaMemcpy2DAsync(to, to_stride, from, from_stride, row_bytes, rows, cudaMemcpyDefault, get()),
+                  "copying memory");
+}
+
 absl::Status Stream::Fill(void* to, uint8_t value, uint64_t bytes) const {
   return ToStatus(cudaMemsetAsync(to, value, bytes, get()), "filling memory");
 }

@@ -42,6 +42,9 @@ class Stream {
   // Any two of device, pinned and other host memory; the latter is read at once when it is the source, and makes the
   // call wait when it is the target.
   absl::Status Copy(void* to, const void* from, uint64_t bytes) const;
+  // `rows` rows of `row_bytes` each, whose starts are so many bytes apart; device or pinned memory.
+  absl::Status CopyRows(void* to, uint64_t to_stride, const void* from, uint64_t from_stride, uint64_t row_bytes,
+                        uint64_t rows) const;
   absl::Status Fill(void* to, uint8_t value, uint64_t bytes) const;
 
   absl::Status Record(Event& event) const;

@@ -99,14 +99,15 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t product, const void* alpha, const void* a,
                               cublasLtMatrixLayout_t a_layout, const void* b, cublasLtMatrixLayout_t b_layout,
                               const void* beta, const void*, cublasLtMatrixLayout_t, void* d,
-                              cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t*, void*, size_t,
+                              cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t*, void* workspace, size_t,
                               cudaStream_t stream) {
   const bool plain = *static_cast<const float*>(alpha) == 1 && *static_cast<const float*>(beta) == 0;
   if (!plain || !product->transposed || a_layout->rows != b_layout->rows || a_layout->columns != d_layout->rows ||
       b_layout->columns != d_layout->columns) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
-  const cudaError_t error = baton::stand_in::Enqueue(stream, [=, a_of = *a_layout, b_of = *b_layout, d_of = *d_layout] {
+  const void* const pointers[] = {a, b, d, workspace};
+  const auto multiply = [=, a_of = *a_layout, b_of = *b_layout, d_of = *d_layout] {
     const auto inner = static_cast<int64_t>(a_of.rows);
     const auto columns = static_cast<int64_t>(d_of.columns);
     std::vector<float> wide_b(inner * columns), wide_a(inner);
@@ -119,6 +120,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t product, co
         Store(sum, d_of.type, column * d_of.leading + row, d);
       }
     }
-  });
+  };
+  const cudaError_t error = baton::stand_in::Enqueue(stream, multiply, {{pointers, sizeof(pointers)}});
   return error == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
 }

@@ -29,6 +29,7 @@ struct Operation {
 }  // namespace
 
 struct CUevent_st {
+  int device = 0;
   uint64_t recorded = 0;   // calls of cudaEventRecord
   uint64_t completed = 0;  // of which the stream has reached so many
   CUstream_st* stream = nullptr;
@@ -40,42 +41,70 @@ struct CUgraphExec_st {
   std::vector<Operation> operations;
 };
 struct CUstream_st {
+  int device = 0;
   std::deque<Operation> pending;
   CUgraph_st* capture = nullptr;
 };
 
 namespace {
 
-// The one device. Every call takes the lock, and work runs under it.
+constexpr int kMaxDevices = 8;
+
 struct Device {
-  std::recursive_mutex mutex;
-  std::set<CUstream_st*> streams;
   CUstream_st default_stream;
-  std::map<const std::byte*, size_t> device_memory, pinned_memory;
-  size_t allocated = 0;
   size_t total = size_t{1} << 30;
+  std::optional<uint64_t> kernels_left;  // before one that fails
+  std::string error;
+};
+
+struct Allocation {
+  size_t bytes = 0;
+  int device = 0;
+};
+using Allocations = std::map<const std::byte*, Allocation>;
+
+// Every call takes the lock, and work runs under it.
+struct Machine {
+  std::recursive_mutex mutex;
+  Device devices[kMaxDevices];
+  int count = 1;
+  std::set<CUstream_st*> streams;
+  Allocations device_memory, pinned_memory;
+  size_t allocated = 0;
   std::optional<uint64_t> order_seed;
   uint64_t kernels = 0, graphs = 0;
-  std::string kernel_error;
   cudaError_t last_error = cudaSuccess;
   int captures = 0;
 
-  Device() { streams.insert(&default_stream); }
+  Machine() {
+    for (int i = 0; i < kMaxDevices; ++i) {
+      devices[i].default_stream.device = i;
+      streams.insert(&devices[i].default_stream);
+    }
+    if (const char* named = std::getenv("BATON_STAND_IN_DEVICES")) count = std::clamp(std::atoi(named), 0, kMaxDevices);
+  }
 };
 
-Device& TheDevice() {
-  static Device device;
-  return device;
+Machine& TheMachine() {
+  static Machine machine;
+  return machine;
 }
 
+thread_local int current_device = 0;
+
+Device& CurrentDevice() { return TheMachine().devices[current_device]; }
+
 cudaError_t Remember(cudaError_t error) {
-  if (error != cudaSuccess) TheDevice().last_error = error;
+  if (error != cudaSuccess) TheMachine().last_error = error;
   return error;
 }
 
-cudaError_t State() { return TheDevice().kernel_error.empty() ? cudaSuccess : cudaErrorLaunchFailure; }
+// After a failed kernel nothing runs on its device any more.
+cudaError_t StateOf(int device) {
+  return TheMachine().devices[device].error.empty() ? cudaSuccess : cudaErrorLaunchFailure;
+}
 
-CUstream_st* OrDefault(cudaStream_t stream) { return stream == nullptr ? &TheDevice().default_stream : stream; }
+CUstream_st* OrDefault(cudaStream_t stream) { return stream == nullptr ? &CurrentDevice().default_stream : stream; }
 
 // False when the stream is held up by something that is not over yet.
 bool RunUntil(CUstream_st* stream, const std::function<bool()>& reached) {
@@ -89,10 +118,10 @@ bool RunUntil(CUstream_st* stream, const std::function<bool()>& reached) {
         return false;
       }
     } else if (operation.attempt) {
-      if (State() == cudaSuccess && !operation.attempt()) return false;
+      if (StateOf(stream->device) == cudaSuccess && !operation.attempt()) return false;
     } else if (operation.record != nullptr) {
       operation.record->completed = std::max(operation.record->completed, operation.number);
-    } else if (State() == cudaSuccess) {  // after a failed kernel nothing runs any more
+    } else if (StateOf(stream->device) == cudaSuccess) {
       operation.run();
     }
     stream->pending.pop_front();
@@ -102,9 +131,13 @@ bool RunUntil(CUstream_st* stream, const std::function<bool()>& reached) {
 
 using Lock = std::unique_lock<std::recursive_mutex>;
 
-// Lets other threads call CUDA while `stream` is held up.
+// While `stream` is held up the other devices get on, which it may be waiting for, and other threads may call CUDA.
 void RunUntil(CUstream_st* stream, Lock& lock, const std::function<bool()>& reached) {
   while (!RunUntil(stream, reached)) {
+    for (CUstream_st* other : TheMachine().streams) {
+      if (other->device != stream->device) RunUntil(other, [] { return false; });
+    }
+    if (RunUntil(stream, reached)) return;
     lock.unlock();
     std::this_thread::sleep_for(std::chrono::microseconds(50));
     lock.lock();
@@ -116,9 +149,9 @@ void RunAll(CUstream_st* stream, Lock& lock) {
 }
 
 void RunAll(Lock& lock) {
-  const std::set<CUstream_st*> streams = TheDevice().streams;
+  const std::set<CUstream_st*> streams = TheMachine().streams;
   for (CUstream_st* stream : streams) {
-    if (TheDevice().streams.contains(stream)) RunAll(stream, lock);
+    if (TheMachine().streams.contains(stream)) RunAll(stream, lock);
   }
 }
 
@@ -129,44 +162,75 @@ cudaError_t Add(cudaStream_t to, Operation operation) {
   } else {
     stream->pending.push_back(std::move(operation));
   }
-  return Remember(State());
+  return Remember(StateOf(stream->device));
+}
+
+// The allocation that holds the byte, or null.
+const Allocation* Find(const Allocations& memory, const void* pointer) {
+  auto after = memory.upper_bound(static_cast<const std::byte*>(pointer));
+  if (after == memory.begin()) return nullptr;
+  --after;
+  const bool inside = static_cast<const std::byte*>(pointer) < after->first + std::max<size_t>(after->second.bytes, 1);
+  return inside ? &after->second : nullptr;
 }
 
 bool IsPinnedOrDevice(const void* pointer) {
-  Device& device = TheDevice();
-  for (const auto* memory : {&device.device_memory, &device.pinned_memory}) {
-    auto after = memory->upper_bound(static_cast<const std::byte*>(pointer));
-    if (after == memory->begin()) continue;
-    --after;
-    if (static_cast<const std::byte*>(pointer) < after->first + std::max<size_t>(after->second, 1)) return true;
-  }
-  return false;
+  return Find(TheMachine().device_memory, pointer) != nullptr || Find(TheMachine().pinned_memory, pointer) != nullptr;
 }
 
-cudaError_t Allocate(std::map<const std::byte*, size_t>& memory, void** pointer, size_t bytes, bool counts) {
-  Device& device = TheDevice();
-  if (device.captures > 0) return Remember(cudaErrorStreamCaptureUnsupported);
-  size_t in_device = 0;
-  for (const auto& [start, size] : device.device_memory) in_device += size;
-  if (counts && bytes > device.total - in_device) return Remember(cudaErrorMemoryAllocation);
+size_t FreeBytes(int device) {
+  size_t free = TheMachine().devices[device].total;
+  for (const auto& [start, allocation] : TheMachine().device_memory) {
+    if (allocation.device == device) free -= allocation.bytes;
+  }
+  return free;
+}
+
+cudaError_t Allocate(Allocations& memory, void** pointer, size_t bytes, bool of_device) {
+  Machine& machine = TheMachine();
+  if (machine.captures > 0) return Remember(cudaErrorStreamCaptureUnsupported);
+  if (of_device && bytes > FreeBytes(current_device)) return Remember(cudaErrorMemoryAllocation);
   if (posix_memalign(pointer, 256, bytes) != 0) return Remember(cudaErrorMemoryAllocation);
   std::memset(*pointer, 0xff, bytes);
-  memory[static_cast<std::byte*>(*pointer)] = bytes;
-  device.allocated += bytes;
+  memory[static_cast<std::byte*>(*pointer)] = {bytes, current_device};
+  machine.allocated += bytes;
   return cudaSuccess;
 }
 
-cudaError_t Free(std::map<const std::byte*, size_t>& memory, void* pointer) {
-  Device& device = TheDevice();
-  Lock lock(device.mutex);
+cudaError_t Free(Allocations& memory, void* pointer) {
+  Machine& machine = TheMachine();
+  Lock lock(machine.mutex);
   if (pointer == nullptr) return cudaSuccess;
   const auto found = memory.find(static_cast<std::byte*>(pointer));
   if (found == memory.end()) return Remember(cudaErrorInvalidValue);
   RunAll(lock);  // as cudaFree waits for the device
-  device.allocated -= found->second;
+  machine.allocated -= found->second.bytes;
   memory.erase(found);
   std::free(pointer);
   return cudaSuccess;
+}
+
+// What a stream's device does not reach: words of the arguments that point into another device's memory. A real device
+// would fail when it reads there.
+cudaError_t CheckPointers(cudaStream_t stream, std::initializer_list<baton::stand_in::Argument> arguments) {
+  if (TheMachine().count == 1) return cudaSuccess;
+  for (const auto& [data, bytes] : arguments) {
+    for (size_t at = 0; at + sizeof(void*) <= bytes; at += sizeof(void*)) {
+      const void* word;
+      std::memcpy(&word, static_cast<const std::byte*>(data) + at, sizeof(word));
+      const Allocation* allocation = Find(TheMachine().device_memory, word);
+      if (allocation != nullptr && allocation->device != OrDefault(stream)->device) {
+        return Remember(cudaErrorPeerAccessNotEnabled);
+      }
+    }
+  }
+  return cudaSuccess;
+}
+
+// A kernel goes to the calling thread's device.
+cudaError_t CheckLaunch(cudaStream_t stream, std::initializer_list<baton::stand_in::Argument> arguments) {
+  if (OrDefault(stream)->device != current_device) return Remember(cudaErrorInvalidResourceHandle);
+  return CheckPointers(stream, arguments);
 }
 
 }  // namespace
@@ -185,8 +249,12 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaErrorNoDevice";
     case cudaErrorInvalidDevice:
       return "cudaErrorInvalidDevice";
+    case cudaErrorInvalidResourceHandle:
+      return "cudaErrorInvalidResourceHandle";
     case cudaErrorNotReady:
       return "cudaErrorNotReady";
+    case cudaErrorPeerAccessNotEnabled:
+      return "cudaErrorPeerAccessNotEnabled";
     case cudaErrorLaunchFailure:
       return "cudaErrorLaunchFailure";
     case cudaErrorStreamCaptureUnsupported:
@@ -198,56 +266,65 @@ const char* cudaGetErrorName(cudaError_t error) {
 const char* cudaGetErrorString(cudaError_t error) { return cudaGetErrorName(error); }
 
 cudaError_t cudaGetLastError() {
-  Lock lock(TheDevice().mutex);
-  return std::exchange(TheDevice().last_error, State());
+  Lock lock(TheMachine().mutex);
+  return std::exchange(TheMachine().last_error, StateOf(current_device));
 }
 
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = 1;
+  Lock lock(TheMachine().mutex);
+  *count = TheMachine().count;
+  return *count > 0 ? cudaSuccess : Remember(cudaErrorNoDevice);
+}
+
+cudaError_t cudaSetDevice(int device) {
+  Lock lock(TheMachine().mutex);
+  if (device < 0 || device >= TheMachine().count) return Remember(cudaErrorInvalidDevice);
+  current_device = device;
   return cudaSuccess;
 }
 
-cudaError_t cudaSetDevice(int device) { return device == 0 ? cudaSuccess : Remember(cudaErrorInvalidDevice); }
+cudaError_t cudaGetDevice(int* device) {
+  *device = current_device;
+  return cudaSuccess;
+}
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
-  if (device != 0) return Remember(cudaErrorInvalidDevice);
-  *properties = {"host stand-in", TheDevice().total, 8, 0, 4};
+  Lock lock(TheMachine().mutex);
+  if (device < 0 || device >= TheMachine().count) return Remember(cudaErrorInvalidDevice);
+  *properties = {"host stand-in", TheMachine().devices[device].total, 8, 0, 4};
   return cudaSuccess;
 }
 
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
-  Device& device = TheDevice();
-  Lock lock(device.mutex);
-  *total = device.total;
-  *free = device.total;
-  for (const auto& [start, size] : device.device_memory) *free -= size;
+  Lock lock(TheMachine().mutex);
+  *total = CurrentDevice().total;
+  *free = FreeBytes(current_device);
   return cudaSuccess;
 }
 
 cudaError_t cudaDeviceSynchronize() {
-  Device& device = TheDevice();
-  Lock lock(device.mutex);
-  if (device.captures > 0) return Remember(cudaErrorStreamCaptureUnsupported);
+  Lock lock(TheMachine().mutex);
+  if (TheMachine().captures > 0) return Remember(cudaErrorStreamCaptureUnsupported);
   RunAll(lock);
-  return Remember(State());
+  return Remember(StateOf(current_device));
 }
 
 cudaError_t cudaMalloc(void** pointer, size_t bytes) {
-  Lock lock(TheDevice().mutex);
-  return Allocate(TheDevice().device_memory, pointer, bytes, true);
+  Lock lock(TheMachine().mutex);
+  return Allocate(TheMachine().device_memory, pointer, bytes, true);
 }
 
-cudaError_t cudaFree(void* pointer) { return Free(TheDevice().device_memory, pointer); }
+cudaError_t cudaFree(void* pointer) { return Free(TheMachine().device_memory, pointer); }
 
 cudaError_t cudaHostAlloc(void** pointer, size_t bytes, unsigned) {
-  Lock lock(TheDevice().mutex);
-  return Allocate(TheDevice().pinned_memory, pointer, bytes, false);
+  Lock lock(TheMachine().mutex);
+  return Allocate(TheMachine().pinned_memory, pointer, bytes, false);
 }
 
-cudaError_t cudaFreeHost(void* pointer) { return Free(TheDevice().pinned_memory, pointer); }
+cudaError_t cudaFreeHost(void* pointer) { return Free(TheMachine().pinned_memory, pointer); }
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
-  Lock lock(TheDevice().mutex);
+  Lock lock(TheMachine().mutex);
   if (IsPinnedOrDevice(from)) {
     return Add(stream, {.run = [=] { std::memcpy(to, from, bytes); }});
   }
@@ -257,65 +334,79 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
              }});
 }
 
+cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
+                              size_t height, cudaMemcpyKind, cudaStream_t stream) {
+  Lock lock(TheMachine().mutex);
+  if (!IsPinnedOrDevice(from) || width > to_pitch || width > from_pitch) return Remember(cudaErrorInvalidValue);
+  return Add(stream, {.run = [=] {
+               for (size_t row = 0; row < height; ++row) {
+                 std::memcpy(static_cast<std::byte*>(to) + row * to_pitch,
+                             static_cast<const std::byte*>(from) + row * from_pitch, width);
+               }
+             }});
+}
+
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
-  Lock lock(TheDevice().mutex);
+  Lock lock(TheMachine().mutex);
   return Add(stream, {.run = [=] { std::memset(to, value, bytes); }});
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
-  Lock lock(TheDevice().mutex);
+  Lock lock(TheMachine().mutex);
   *stream = new CUstream_st;
-  TheDevice().streams.insert(*stream);
+  (*stream)->device = current_device;
+  TheMachine().streams.insert(*stream);
   return cudaSuccess;
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  Lock lock(TheDevice().mutex);
+  Lock lock(TheMachine().mutex);
   RunAll(stream, lock);
-  TheDevice().streams.erase(stream);
+  TheMachine().streams.erase(stream);
   delete stream;
   return cudaSuccess;
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  Lock lock(TheDevice().mutex);
+  Lock lock(TheMachine().mutex);
   if (OrDefault(stream)->capture != nullptr) return Remember(cudaErrorStreamCaptureUnsupported);
   RunAll(OrDefault(stream), lock);
-  return Remember(State());
+  return Remember(StateOf(OrDefault(stream)->device));
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
-  Lock lock(TheDevice().mutex);
+  Lock lock(TheMachine().mutex);
   return Add(stream, {.wait = event, .number = event->recorded});
 }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
-  Lock lock(TheDevice().mutex);
+  Lock lock(TheMachine().mutex);
   if (stream == nullptr || stream->capture != nullptr) return Remember(cudaErrorStreamCaptureUnsupported);
   stream->capture = new CUgraph_st;
-  ++TheDevice().captures;
+  ++TheMachine().captures;
   return cudaSuccess;
 }
 
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
-  Lock lock(TheDevice().mutex);
+  Lock lock(TheMachine().mutex);
   if (stream == nullptr || stream->capture == nullptr) return Remember(cudaErrorInvalidValue);
   *graph = std::exchange(stream->capture, nullptr);
-  --TheDevice().captures;
+  --TheMachine().captures;
   return cudaSuccess;
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   *event = new CUevent_st;
+  (*event)->device = current_device;
   return cudaSuccess;
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
-  Lock lock(TheDevice().mutex);
-  const std::set<CUstream_st*> streams = TheDevice().streams;
+  Lock lock(TheMachine().mutex);
+  const std::set<CUstream_st*> streams = TheMachine().streams;
   for (CUstream_st* stream : streams) {  // nobody may come to it any more
     const auto uses = [&](const Operation& o) { return o.record == event || o.wait == event; };
-    if (TheDevice().streams.contains(stream) && std::any_of(stream->pending.begin(), stream->pending.end(), uses)) {
+    if (TheMachine().streams.contains(stream) && std::any_of(stream->pending.begin(), stream->pending.end(), uses)) {
       RunAll(stream, lock);
     }
   }
@@ -324,23 +415,24 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  Lock lock(TheDevice().mutex);
+  Lock lock(TheMachine().mutex);
   if (OrDefault(stream)->capture != nullptr) return Remember(cudaErrorStreamCaptureUnsupported);
+  if (event->device != OrDefault(stream)->device) return Remember(cudaErrorInvalidResourceHandle);
   event->stream = OrDefault(stream);
   return Add(stream, {.record = event, .number = ++event->recorded});
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-  Lock lock(TheDevice().mutex);
+  Lock lock(TheMachine().mutex);
   if (event->completed < event->recorded) {
     RunUntil(event->stream, lock, [&] { return event->completed >= event->recorded; });
   }
-  return Remember(State());
+  return Remember(StateOf(event->device));
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
-  Lock lock(TheDevice().mutex);
-  if (State() != cudaSuccess) return Remember(State());
+  Lock lock(TheMachine().mutex);
+  if (StateOf(event->device) != cudaSuccess) return Remember(StateOf(event->device));
   if (event->completed >= event->recorded) return cudaSuccess;
   // A device would get on by itself: one piece of work at a time, so that polling ends.
   const size_t before = event->stream->pending.size();
@@ -359,10 +451,10 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
-  Lock lock(TheDevice().mutex);
-  ++TheDevice().graphs;
+  Lock lock(TheMachine().mutex);
+  ++TheMachine().graphs;
   for (const Operation& operation : executable->operations) Add(stream, operation);
-  return Remember(State());
+  return Remember(StateOf(OrDefault(stream)->device));
 }
 
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
@@ -377,55 +469,86 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
 
 namespace baton::stand_in {
 
-cudaError_t LaunchKernel(dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream, std::function<void()> body) {
-  Lock lock(TheDevice().mutex);
+int DeviceOf(cudaStream_t stream) {
+  Lock lock(TheMachine().mutex);
+  return OrDefault(stream)->device;
+}
+
+cudaError_t LaunchKernel(dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream, std::function<void()> body,
+                         std::initializer_list<Argument> arguments) {
+  Lock lock(TheMachine().mutex);
+  if (const cudaError_t error = CheckLaunch(stream, arguments); error != cudaSuccess) return error;
   BlockRunner::Launch launch{
-      {grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, shared_bytes, std::move(body), TheDevice().order_seed};
-  return Add(stream, {.run = [launch = std::move(launch)] {
-               ++TheDevice().kernels;
-               TheDevice().kernel_error = BlockRunner::OfThisThread().Run(launch);
+      {grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, shared_bytes, std::move(body), TheMachine().order_seed};
+  return Add(stream, {.run = [launch = std::move(launch), &device = TheMachine().devices[OrDefault(stream)->device]] {
+               ++TheMachine().kernels;
+               if (device.kernels_left.has_value() && (*device.kernels_left)-- == 0) {
+                 device.kernels_left.reset();
+                 device.error = "a test made it fail";
+               } else {
+                 device.error = BlockRunner::OfThisThread().Run(launch);
+               }
              }});
 }
 
-cudaError_t EnqueueUntil(cudaStream_t stream, std::function<bool()> attempt) {
-  Lock lock(TheDevice().mutex);
+cudaError_t EnqueueUntil(cudaStream_t stream, std::function<bool()> attempt,
+                         std::initializer_list<Argument> arguments) {
+  Lock lock(TheMachine().mutex);
+  if (const cudaError_t error = CheckPointers(stream, arguments); error != cudaSuccess) return error;
   return Add(stream, {.attempt = std::move(attempt)});
 }
 
-cudaError_t Enqueue(cudaStream_t stream, std::function<void()> work) {
-  Lock lock(TheDevice().mutex);
+cudaError_t Enqueue(cudaStream_t stream, std::function<void()> work, std::initializer_list<Argument> arguments) {
+  Lock lock(TheMachine().mutex);
+  if (const cudaError_t error = CheckLaunch(stream, arguments); error != cudaSuccess) return error;
   return Add(stream, {.run = std::move(work)});
 }
 
 void SetOrder(std::optional<uint64_t> seed) {
-  Lock lock(TheDevice().mutex);
-  TheDevice().order_seed = seed;
+  Lock lock(TheMachine().mutex);
+  TheMachine().order_seed = seed;
 }
 
 std::string TakeKernelError() {
-  Lock lock(TheDevice().mutex);
-  TheDevice().last_error = cudaSuccess;
-  return std::exchange(TheDevice().kernel_error, {});
+  Lock lock(TheMachine().mutex);
+  TheMachine().last_error = cudaSuccess;
+  std::string first;
+  for (Device& device : TheMachine().devices) {
+    const std::string error = std::exchange(device.error, {});
+    if (first.empty()) first = error;
+    device.kernels_left.reset();
+  }
+  return first;
+}
+
+void FailKernel(int device, uint64_t kernels) {
+  Lock lock(TheMachine().mutex);
+  TheMachine().devices[device].kernels_left = kernels;
+}
+
+void SetDeviceCount(int count) {
+  Lock lock(TheMachine().mutex);
+  TheMachine().count = std::clamp(count, 0, kMaxDevices);
 }
 
 uint64_t KernelsRun() {
-  Lock lock(TheDevice().mutex);
-  return TheDevice().kernels;
+  Lock lock(TheMachine().mutex);
+  return TheMachine().kernels;
 }
 
 uint64_t GraphsLaunched() {
-  Lock lock(TheDevice().mutex);
-  return TheDevice().graphs;
+  Lock lock(TheMachine().mutex);
+  return TheMachine().graphs;
 }
 
 uint64_t AllocatedBytes() {
-  Lock lock(TheDevice().mutex);
-  return TheDevice().allocated;
+  Lock lock(TheMachine().mutex);
+  return TheMachine().allocated;
 }
 
 void SetDeviceBytes(uint64_t bytes) {
-  Lock lock(TheDevice().mutex);
-  TheDevice().total = bytes;
+  Lock lock(TheMachine().mutex);
+  for (Device& device : TheMachine().devices) device.total = bytes;
 }
 
 }  // namespace baton::stand_in

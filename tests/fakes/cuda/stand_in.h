@@ -11,8 +11,14 @@ namespace baton::stand_in {
 // Order of a block's threads for the kernels enqueued from now on; see BlockRunner::Launch.
 void SetOrder(std::optional<uint64_t> seed);
 
-// Why a kernel failed; empty while none has. Taking it makes the device usable again, which a real one would not be.
+// Why a kernel failed; empty while none has. Taking it makes the devices usable again, which real ones would not be.
 std::string TakeKernelError();
+
+// The kernel that `device` runs after `kernels` more fails.
+void FailKernel(int device, uint64_t kernels);
+
+// Up to 8.
+void SetDeviceCount(int count);
 
 // Kernels run and graphs launched so far.
 uint64_t KernelsRun();
@@ -21,7 +27,7 @@ uint64_t GraphsLaunched();
 // Bytes of device and pinned memory that are allocated.
 uint64_t AllocatedBytes();
 
-// cudaMemGetInfo's total; more cannot be allocated. 1 GiB at first.
+// cudaMemGetInfo's total of every device; more cannot be allocated. 1 GiB at first.
 void SetDeviceBytes(uint64_t bytes);
 
 }  // namespace baton::stand_in

@@ -181,10 +181,11 @@ ncclResult_t ncclSend(const void* from, size_t count, ncclDataType_t, int peer, 
   const ncclResult_t begun = Begin(communicator, count, peer);
   if (begun != ncclInProgress) return begun;
   Message message{count, static_cast<std::byte*>(const_cast<void*>(from)), 0, count};
-  const cudaError_t error = baton::stand_in::EnqueueUntil(stream, [link = communicator->link, message]() mutable {
+  const auto attempt = [link = communicator->link, message]() mutable {
     return Continue(*link, message,
                     [](int fd, std::byte* at, uint64_t left) { return send(fd, at, left, MSG_NOSIGNAL); });
-  });
+  };
+  const cudaError_t error = baton::stand_in::EnqueueUntil(stream, attempt, {{&from, sizeof(from)}});
   return error == cudaSuccess ? ncclInProgress : ncclSystemError;
 }
 
@@ -192,8 +193,9 @@ ncclResult_t ncclRecv(void* to, size_t count, ncclDataType_t, int peer, ncclComm
   const ncclResult_t begun = Begin(communicator, count, peer);
   if (begun != ncclInProgress) return begun;
   Message message{count, static_cast<std::byte*>(to)};
-  const cudaError_t error = baton::stand_in::EnqueueUntil(stream, [link = communicator->link, message]() mutable {
+  const auto attempt = [link = communicator->link, message]() mutable {
     return Continue(*link, message, [](int fd, std::byte* at, uint64_t left) { return recv(fd, at, left, 0); });
-  });
+  };
+  const cudaError_t error = baton::stand_in::EnqueueUntil(stream, attempt, {{&to, sizeof(to)}});
   return error == cudaSuccess ? ncclInProgress : ncclSystemError;
 }

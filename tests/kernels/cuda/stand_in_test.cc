@@ -297,5 +297,114 @@ TEST_F(StandIn, EveryThreadOfTheHostMayLaunch) {
   EXPECT_EQ(ToHost(numbers, 4), std::vector<int>(4, 50));
 }
 
+// Two devices, a stream and a number on each.
+class StandInDevices : public StandIn {
+ protected:
+  void SetUp() override {
+    stand_in::SetDeviceCount(2);
+    StandIn::SetUp();
+    for (int device : {1, 0}) {
+      ASSERT_TRUE(device::Open(device).ok());
+      auto stream = device::Stream::Create();
+      ASSERT_TRUE(stream.ok());
+      streams_[device] = *std::move(stream);
+      numbers_[device] = NewDevice<int>(1);
+      ASSERT_TRUE(streams_[device].Fill(numbers_[device], 0, sizeof(int)).ok());
+    }
+  }
+  void TearDown() override {
+    stand_in::SetDeviceCount(1);
+    StandIn::TearDown();
+  }
+  int NumberOf(int device) {
+    EXPECT_TRUE(streams_[device].Synchronize().ok());
+    return *numbers_[device];  // the host's memory after all
+  }
+
+  device::Stream streams_[2];
+  int* numbers_[2];
+};
+
+int CodeOf(cuda::Error error) { return static_cast<int>(error); }
+
+TEST_F(StandInDevices, AKernelGoesToTheThreadsDeviceAndItsMemory) {
+  const auto launch = [&](int stream, int number) {
+    return CodeOf(Launch(Increment, {dim3(1), dim3(32), 0, streams_[stream].get()}, numbers_[number]));
+  };
+  EXPECT_EQ(launch(0, 0), cudaSuccess);
+  EXPECT_EQ(launch(1, 1), cudaErrorInvalidResourceHandle);
+  EXPECT_EQ(launch(0, 1), cudaErrorPeerAccessNotEnabled);
+  ASSERT_TRUE(device::Use(1).ok());
+  EXPECT_EQ(launch(1, 1), cudaSuccess);
+  EXPECT_EQ(launch(1, 0), cudaErrorPeerAccessNotEnabled);
+  EXPECT_EQ(launch(0, 0), cudaErrorInvalidResourceHandle);
+  EXPECT_EQ(NumberOf(0), 1);
+  EXPECT_EQ(NumberOf(1), 1);
+  EXPECT_EQ(device::Use(2).code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(StatusMessage(device::Open(2).status()), HasSubstr("CUDA device 2; there are 2"));
+}
+
+TEST_F(StandInDevices, MemoryOfOneDoesNotCountAsTheOthers) {
+  stand_in::SetDeviceBytes(1000);
+  const auto allocate = [] { return device::Memory::Allocate(device::MemoryKind::kDevice, 900); };
+  const auto first = allocate();
+  EXPECT_TRUE(first.ok());
+  EXPECT_FALSE(allocate().ok());
+  ASSERT_TRUE(device::Use(1).ok());
+  EXPECT_TRUE(allocate().ok());
+  stand_in::SetDeviceBytes(uint64_t{1} << 30);
+}
+
+TEST_F(StandInDevices, CopiesAndEventsReachBothButAnEventHasItsDevice) {
+  auto event = device::Event::Create();
+  ASSERT_TRUE(event.ok());
+  EXPECT_FALSE(streams_[1].Record(*event).ok());
+  Expect(Launch(Increment, {dim3(1), dim3(32), 0, streams_[0].get()}, numbers_[0]));
+  ASSERT_TRUE(streams_[0].Record(*event).ok());
+  ASSERT_TRUE(streams_[1].WaitFor(*event).ok());
+  ASSERT_TRUE(streams_[1].Copy(numbers_[1], numbers_[0], sizeof(int)).ok());
+  EXPECT_EQ(NumberOf(1), 1);
+}
+
+TEST_F(StandInDevices, OnesErrorIsNotTheOthers) {
+  stand_in::FailKernel(1, 1);
+  for (int device : {0, 1}) {
+    ASSERT_TRUE(device::Use(device).ok());
+    for (int i = 0; i < 2; ++i) {
+      Expect(Launch(Increment, {dim3(1), dim3(32), 0, streams_[device].get()}, numbers_[device]));
+    }
+  }
+  EXPECT_EQ(NumberOf(0), 2);
+  EXPECT_THAT(StatusMessage(streams_[1].Synchronize()), HasSubstr("cudaErrorLaunchFailure"));
+  EXPECT_EQ(stand_in::TakeKernelError(), "a test made it fail");
+  EXPECT_EQ(NumberOf(1), 1);
+}
+
+TEST_F(StandInDevices, StreamsOfBothAreRecordedAtOnce) {
+  const device::Stream* const streams[] = {&streams_[0], &streams_[1]};
+  auto graphs = device::Graph::Record(streams, [&] {
+    for (int device : {0, 1, 0}) {
+      BATON_RETURN_IF_ERROR(device::Use(device));
+      Expect(Launch(Increment, {dim3(1), dim3(32), 0, streams_[device].get()}, numbers_[device]));
+    }
+    return absl::OkStatus();
+  });
+  ASSERT_TRUE(graphs.ok()) << StatusMessage(graphs.status());
+  for (int device : {0, 1}) ASSERT_TRUE((*graphs)[device].Launch(streams_[device]).ok());
+  EXPECT_EQ(NumberOf(0), 2);
+  EXPECT_EQ(NumberOf(1), 1);
+  EXPECT_FALSE(device::Graph::Record(streams, [] { return InvalidArgument("not now"); }).ok());
+  EXPECT_TRUE(streams_[0].Synchronize().ok() && streams_[1].Synchronize().ok());
+}
+
+TEST_F(StandInDevices, RowsAreCopiedWithTheirStrides) {
+  std::vector<int> from(12);
+  std::iota(from.begin(), from.end(), 0);
+  const int* rows = ToDevice(from);
+  int* to = ToDevice(std::vector<int>(6, -1));
+  ASSERT_TRUE(device_stream().CopyRows(to, 3 * sizeof(int), rows, 6 * sizeof(int), 2 * sizeof(int), 2).ok());
+  EXPECT_EQ(ToHost(to, 6), (std::vector<int>{0, 1, -1, 6, 7, -1}));
+}
+
 }  // namespace
 }  // namespace baton

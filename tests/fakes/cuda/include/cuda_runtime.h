@@ -5,11 +5,15 @@
 //   - work of a stream runs when somebody waits for it and not before, so a missing wait shows;
 //   - device memory is a heap allocation of exact size that holds 0xff at first;
 //   - a copy from pinned memory reads it when the stream gets there, one from other host memory at the call;
-//   - while a stream is captured, what CUDA forbids then fails.
+//   - while a stream is captured, what CUDA forbids then fails;
+//   - there are as many devices as the environment's BATON_STAND_IN_DEVICES says, else one. Memory, streams and events
+//     are of the calling thread's device; a kernel in another's stream, or one that is given another device's memory,
+//     is an error. Copies reach all of them.
 // tests/fakes/cuda/stand_in.h has what tests may set and ask.
 
 #include <cstddef>
 #include <functional>
+#include <initializer_list>
 
 #define __global__
 #define __device__
@@ -24,7 +28,9 @@ enum cudaError_t {
   cudaErrorInsufficientDriver = 35,
   cudaErrorNoDevice = 100,
   cudaErrorInvalidDevice = 101,
+  cudaErrorInvalidResourceHandle = 400,
   cudaErrorNotReady = 600,
+  cudaErrorPeerAccessNotEnabled = 705,
   cudaErrorLaunchFailure = 719,
   cudaErrorStreamCaptureUnsupported = 900,
 };
@@ -61,6 +67,7 @@ cudaError_t cudaGetLastError();
 
 cudaError_t cudaGetDeviceCount(int* count);
 cudaError_t cudaSetDevice(int device);
+cudaError_t cudaGetDevice(int* device);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total);
 cudaError_t cudaDeviceSynchronize();
@@ -70,6 +77,8 @@ cudaError_t cudaFree(void* pointer);
 cudaError_t cudaHostAlloc(void** pointer, size_t bytes, unsigned flags);
 cudaError_t cudaFreeHost(void* pointer);
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream);
+cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
+                              size_t height, cudaMemcpyKind kind, cudaStream_t stream);
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream);
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
@@ -93,12 +102,20 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable);
 
 namespace baton::stand_in {
 
+// An argument of work on a device; its words that are pointers must be to memory that the device reaches.
+struct Argument {
+  const void* data;
+  size_t bytes;
+};
+
 // What `kernel<<<grid, block, shared_bytes, stream>>>(...)` is on a device; `body` is one thread's run.
-cudaError_t LaunchKernel(dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream, std::function<void()> body);
-// Other work for a stream, such as a matrix product of the stand-in's cuBLASLt.
-cudaError_t Enqueue(cudaStream_t stream, std::function<void()> work);
-// Work that waits for others, such as a message of the stand-in's NCCL: `attempt` is called again and again until it says
-// that it is over, and must not block.
-cudaError_t EnqueueUntil(cudaStream_t stream, std::function<bool()> attempt);
+cudaError_t LaunchKernel(dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream, std::function<void()> body,
+                         std::initializer_list<Argument> arguments);
+// Other work of a stream's device, such as a matrix product of the stand-in's cuBLASLt.
+cudaError_t Enqueue(cudaStream_t stream, std::function<void()> work, std::initializer_list<Argument> arguments);
+// Work that waits for others, such as a message of the stand-in's NCCL: `attempt` is called again and again until it
+// says that it is over, and must not block.
+cudaError_t EnqueueUntil(cudaStream_t stream, std::function<bool()> attempt, std::initializer_list<Argument> arguments);
+int DeviceOf(cudaStream_t stream);
 
 }  // namespace baton::stand_in
