@@ -65,6 +65,11 @@ void Flags::Add(const std::string& name, double* field, const std::string& help,
   impl_->KeepScalar(name, impl_->app.add_option("--" + name, *field, help)->check(CLI::Range(low, high)));
 }
 
+void Flags::Add(const std::string& name, std::optional<double>* field, const std::string& help, double low,
+                double high) {
+  impl_->KeepScalar(name, impl_->app.add_option("--" + name, *field, help)->check(CLI::Range(low, high)));
+}
+
 void Flags::Add(const std::string& name, std::vector<std::string>* field, const std::string& help) {
   impl_->Keep(name, impl_->app.add_option("--" + name, *field, help)->delimiter(','));
 }

@@ -26,6 +26,8 @@ class Flags {
   void Add(const std::string& name, uint16_t* field, const std::string& help);
   void Add(const std::string& name, uint32_t* field, const std::string& help, uint32_t low, uint32_t high);
   void Add(const std::string& name, double* field, const std::string& help, double low, double high);
+  // Without a default: none when it is not given.
+  void Add(const std::string& name, std::optional<double>* field, const std::string& help, double low, double high);
   // Comma-separated or repeated.
   void Add(const std::string& name, std::vector<std::string>* field, const std::string& help);
   // One of `choices`.

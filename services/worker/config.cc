@@ -24,18 +24,19 @@ void WorkerConfig::AddTo(Flags& flags) {
   flags.Add("model", &model, "Directory with config.json and safetensors, or a .gguf file.");
   flags.Require("model");
   flags.Add("model_name", &model_name, "Name that clients ask for; default: the last part of the path.");
-  flags.AddChoice("engine", &engine_name, {"cpu"}, "Engine.");
-  flags.AddChoice("weights", &weights, {"auto", "f32", "bf16", "f16", "int8", "int4"},
+  flags.AddChoice("engine", &compute.engine, EngineNames(), "Engine.");
+  flags.AddChoice("weights", &compute.weights, {"auto", "f32", "bf16", "f16", "int8", "int4"},
                   "How matrices are kept in memory.");
-  flags.AddChoice("kv_dtype", &kv_dtype, {"auto", "f32", "bf16", "f16", "int8"},
+  flags.AddChoice("kv_dtype", &compute.kv_dtype, {"auto", "f32", "bf16", "f16", "int8"},
                   "KV cache format; auto: the weights' own 16-bit format, f32 for f32 files, f16 for quantised ones.");
   flags.Add("threads", &threads, "Threads of the CPU engine; 0: one for each core this process may use.", 0, 1024);
-  flags.Add("engine_probe", &engine_probe,
+  flags.Add("engine_probe", &compute.probe,
             "Measure at start how fast this machine computes and reads weights, and export the result.");
-  flags.Add("pin_threads", &pin_threads, "Bind the engine's threads to cores.");
+  flags.Add("pin_threads", &compute.pin_threads, "Bind the engine's threads to cores.");
 
-  flags.Add("kv_gib", &kv_gib, "Size of the KV pool, GiB; 0: 40% of the memory available after loading.", 0, 65536);
-  flags.Add("block_size", &block_size, "Tokens in a KV block, 16 or 32.", 16, 32);
+  flags.Add("kv_gib", &compute.kv_gib,
+            "Size of the KV pool, GiB; 0: 40% of the memory available after loading. Default: 1.", 0, 65536);
+  flags.Add("block_size", &compute.block_size, "Tokens in a KV block, 16 or 32.", 16, 32);
   flags.Add("max_model_len", &engine.max_model_len,
             "Longest prompt and answer together, tokens; 0: what the model takes.", 0, 1u << 24);
   flags.Add("max_batch", &engine.max_batch, "Sequences in a step.", 1, 4096);
@@ -58,8 +59,8 @@ void WorkerConfig::AddTo(Flags& flags) {
             0, 600000);
   flags.AddChoice("preemption", &preemption, PreemptionModeNames(),
                   "How a preempted sequence gets its KV back: from the swap area, computed again, or what costs less.");
-  flags.Add("swap_gib", &swap_gib, "Host memory for the KV of preempted sequences, GiB, taken as it is used; 0: none.",
-            0, 65536);
+  flags.Add("swap_gib", &compute.swap_gib,
+            "Host memory for the KV of preempted sequences, GiB, taken as it is used; 0: none.", 0, 65536);
   flags.Add("kv_cache", &engine.kv_cache,
             "Keep KV between steps; off: every token runs its whole sequence again, for comparison.");
   flags.Add("watermark", &engine.watermark, "Share of the pool kept available when a prompt is let through.", 0, 0.5);
@@ -77,7 +78,8 @@ void WorkerConfig::AddTo(Flags& flags) {
 }
 
 absl::Status WorkerConfig::Finish() {
-  if (block_size != 16 && block_size != 32) return InvalidArgument("--block_size is %d, must be 16 or 32", block_size);
+  if (compute.block_size != 16 && compute.block_size != 32)
+    return InvalidArgument("--block_size is %d, must be 16 or 32", compute.block_size);
   if (suspect_seconds <= 2 * heartbeat_seconds) {
     return InvalidArgument("--suspect_seconds is %g, must exceed two heartbeats of %g s", suspect_seconds,
                            heartbeat_seconds);
@@ -87,7 +89,7 @@ absl::Status WorkerConfig::Finish() {
   engine.priority_aging = FromSeconds(priority_aging_seconds);
   engine.max_itl = FromSeconds(max_itl_ms / 1000);
   BATON_ASSIGN_OR_RETURN(engine.preemption, ParsePreemptionMode(preemption));
-  if (preemption == "swap" && swap_gib == 0) {
+  if (preemption == "swap" && compute.swap_gib == 0) {
     return InvalidArgument("--preemption is swap and --swap_gib 0; swapping needs host memory");
   }
   control.heartbeat = FromSeconds(heartbeat_seconds);

@@ -4,11 +4,12 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "common/base/clock.h"
-#include "common/base/dtype.h"
 #include "common/config/flags.h"
+#include "common/engine/catalogue.h"
 #include "common/engine/engine.h"
 #include "common/rpc/server.h"
 #include "common/transport/catalogue.h"
@@ -26,20 +27,15 @@ struct WorkerConfig {
 
   std::string model;       // path
   std::string model_name;  // as clients ask for it; empty: the path's last part
-  std::string weights = "auto";
-  std::string kv_dtype = "auto";
-  std::string engine_name = "cpu";
   uint32_t threads = 0;
-  bool pin_threads = false;
+  std::vector<std::string> devices;
+  ComputeOptions compute;
 
-  double kv_gib = 1;
-  uint32_t block_size = 16;
   std::string batching = "continuous";
   double batch_timeout_ms = 50;
   double priority_aging_seconds = 5;
   double max_itl_ms = 250;
   std::string preemption = "auto";
-  double swap_gib = 0;
   EngineOptions engine;
 
   TransportOptions transport;
@@ -47,7 +43,6 @@ struct WorkerConfig {
   double heartbeat_seconds = 0.5;
   double suspect_seconds = 3;
   bool bandwidth_probe = true;
-  bool engine_probe = true;
   std::string otlp_endpoint;
 
   void AddTo(Flags& flags);

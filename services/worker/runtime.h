@@ -12,6 +12,7 @@
 #include "common/base/clock.h"
 #include "common/base/ids.h"
 #include "common/base/text_assets.h"
+#include "common/engine/catalogue.h"
 #include "common/engine/engine.h"
 #include "common/engine/engine_peak.h"
 #include "common/engine/runner.h"
@@ -35,7 +36,7 @@ struct WorkerRuntime {
   Incarnation incarnation;
   double probed_bytes_per_second = 0;  // of the transport to itself; 0: not measured
   EnginePeak peak;                     // zeros: not measured
-  std::string engine_name;             // "cpu"
+  std::string engine_name;             // "cpu", "cuda"
   std::string weights_format;          // of the matrices in memory, "bf16"
   Duration load_time{0};
   SpanSink* spans = nullptr;  // null: none are sent; outlives the runtime

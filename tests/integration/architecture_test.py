@@ -50,7 +50,7 @@ UCX = re.compile(r"(ucp|ucs|uct)/")
 UCX_PLACES = ("common/transport/ucx/",)
 
 # A switch may only choose what a catalogue lists.
-SWITCHES = {"common/transport/catalogue.cc"}
+SWITCHES = {"common/engine/catalogue.cc", "common/transport/catalogue.cc"}
 
 TOP_LEVEL = {"CMakeLists.txt", "CMakePresets.json", "proto", "common", "kernels", "services", "deploy", "helm", "tests",
              "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "LICENSE", ".clang-format", ".clang-tidy", ".gitignore",

@@ -1,5 +1,6 @@
 #include "common/config/flags.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -14,6 +15,7 @@ struct Config {
   bool prefix_cache = true;
   std::vector<std::string> workers;
   std::string policy = "auto";
+  std::optional<double> pool;
 };
 
 std::optional<int> Parse(Config& config, std::vector<const char*> arguments, std::string* error = nullptr) {
@@ -23,6 +25,7 @@ std::optional<int> Parse(Config& config, std::vector<const char*> arguments, std
   flags.Add("share", &config.share, "Share.", 0, 1);
   flags.Add("prefix_cache", &config.prefix_cache, "Cache.");
   flags.Add("workers", &config.workers, "Workers.");
+  flags.Add("pool", &config.pool, "Pool.", 0, 10);
   flags.AddChoice("policy", &config.policy, {"auto", "always", "never"}, "Policy.");
   arguments.insert(arguments.begin(), "test");
   testing::internal::CaptureStderr();
@@ -42,6 +45,17 @@ TEST(Flags, CommandLineFillsTheStruct) {
   EXPECT_FALSE(config.prefix_cache);
   EXPECT_EQ(config.workers, (std::vector<std::string>{"a:1", "b:2"}));
   EXPECT_EQ(config.policy, "never");
+}
+
+TEST(Flags, AnOptionalNumberIsThereWhenItWasGiven) {
+  Config config;
+  ASSERT_EQ(Parse(config, {}), std::nullopt);
+  EXPECT_EQ(config.pool, std::nullopt);
+  ASSERT_EQ(Parse(config, {"--pool=0"}), std::nullopt);
+  EXPECT_EQ(config.pool, 0.0);
+  std::string error;
+  EXPECT_EQ(Parse(config, {"--pool=11"}, &error), 2);
+  EXPECT_THAT(error, testing::HasSubstr("pool"));
 }
 
 TEST(Flags, EnvironmentFillsWhatTheCommandLineLeaves) {

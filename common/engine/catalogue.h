@@ -1,0 +1,72 @@
+#pragma once
+
+// The list of engines by name: what computes a model, and in whose memory weights and KV pool lie.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/engine/engine_peak.h"
+#include "common/engine/runner.h"
+#include "common/kv/layout.h"
+#include "common/model/model.h"
+#include "common/transport/kv_transport.h"
+
+namespace baton {
+
+struct ComputeOptions {
+  std::string engine = "cpu";
+  std::string weights = "auto";   // how matrices are kept
+  std::string kv_dtype = "auto";  // auto: what suits the weights
+  uint32_t block_size = 16;
+  std::optional<double> kv_gib;  // of the pool; 0: what is free, as the engine sees it; none: the engine's default
+  double swap_gib = 0;
+  uint32_t max_step_tokens = 512;
+  uint32_t max_batch = 64;
+  bool probe = true;  // measure what the machine could do at best
+
+  // cpu
+  int threads = 0;
+  bool pin_threads = false;
+
+  // cuda
+  std::vector<int> devices = {0};
+  double gpu_memory_utilization = 0.9;  // share of the device's memory for weights, activations and pool together
+  bool cuda_graphs = true;
+  bool deterministic = false;
+};
+
+// Bytes of weights read so far and in total; from the calling thread.
+using WeightsProgress = std::function<void(uint64_t done, uint64_t total)>;
+
+// A model in an engine's memory, and its pool.
+struct ComputeModel {
+  KvLayout layout;
+  std::span<std::byte> memory;  // the pool: whole blocks of `layout`; the transport's, which outlives the runner
+  std::unique_ptr<Runner> runner;
+  EnginePeak peak;             // zeros: not measured
+  std::string device;          // "cpu", or the name of the device
+  std::string weights_format;  // of the matrices in memory, "bf16"
+  uint64_t weights_bytes = 0;
+};
+
+// Also those that this build is without.
+std::vector<std::string> EngineNames();
+
+// What can be said before a model is read, quickly: INVALID_ARGUMENT for an unknown engine and for options that it does
+// not take, FAILED_PRECONDITION for one that this build is without and for a device that is not there.
+absl::Status CheckEngine(const ComputeOptions& options);
+
+// Reads the weights, makes the pool in `transport` and the runner on both. Lets go of `model` when it was read.
+// INVALID_ARGUMENT for what model and engine do not agree on, RESOURCE_EXHAUSTED, with the numbers, when memory does
+// not hold it.
+absl::StatusOr<ComputeModel> LoadOnEngine(std::shared_ptr<const model::Model> model, const ComputeOptions& options,
+                                          KvTransport& transport, const WeightsProgress& progress);
+
+}  // namespace baton

@@ -1,0 +1,93 @@
+#include "common/engine/cpu_engine.h"
+
+#include <fstream>
+#include <string>
+
+#include "common/base/status.h"
+#include "common/engine/cpu_runner.h"
+#include "common/engine/cpu_weights.h"
+#include "common/engine/pool_size.h"
+
+namespace baton {
+namespace {
+
+constexpr double kDefaultPoolGiB = 1;
+constexpr double kShareOfAvailable = 0.4;
+
+absl::StatusOr<WeightsFormat> ParseWeightsFormat(const std::string& name) {
+  for (const WeightsFormat format : kWeightsFormats) {
+    if (name == WeightsFormatName(format)) return format;
+  }
+  return InvalidArgument("--weights is '%s', must be auto, f32, bf16, f16, int8 or int4", name);
+}
+
+DType KvDType(const std::string& name, DType weights) {
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kI8}) {
+    if (name == DTypeName(dtype)) return dtype;
+  }
+  switch (weights) {
+    case DType::kF32:
+    case DType::kF16:
+    case DType::kBF16:
+      return weights;
+    default:
+      return DType::kF16;
+  }
+}
+
+uint64_t AvailableMemory() {
+  std::ifstream file("/proc/meminfo");
+  std::string key, unit;
+  for (uint64_t kib; file >> key >> kib; std::getline(file, unit)) {
+    if (key == "MemAvailable:") return kib * 1024;
+  }
+  return 0;
+}
+
+absl::StatusOr<double> PoolBytes(const ComputeOptions& options) {
+  const auto available = static_cast<double>(AvailableMemory());
+  const double gib = options.kv_gib.value_or(kDefaultPoolGiB);
+  const double bytes = gib > 0 ? gib * kGiB : kShareOfAvailable * available;
+  // Refused before a page of it is touched: filling the machine's memory would cost other processes theirs.
+  if (available > 0 && bytes > available) {
+    return ResourceExhausted("--kv_gib asks for a KV pool of %.3f GiB; %.3f GiB of memory are available", bytes / kGiB,
+                             available / kGiB);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+absl::Status CheckCpuEngine(const ComputeOptions& options) { return ParseWeightsFormat(options.weights).status(); }
+
+absl::StatusOr<ComputeModel> LoadOnCpu(std::shared_ptr<const model::Model> model, const ComputeOptions& options,
+                                       KvTransport& transport, const WeightsProgress& progress) {
+  if (transport.capabilities().device_memory) {
+    return InvalidArgument("transport %s keeps the pool in a device's memory, which engine cpu does not read",
+                           transport.name());
+  }
+  BATON_ASSIGN_OR_RETURN(const WeightsFormat format, ParseWeightsFormat(options.weights));
+  const DType model_dtype = model->config.dtype;
+  BATON_ASSIGN_OR_RETURN(const std::shared_ptr<const CpuWeights> weights,
+                         PackCpuWeights(*model, format, options.threads, progress));
+  model.reset();
+  ComputeModel loaded;
+  loaded.layout = MakeKvLayout(weights->config, KvDType(options.kv_dtype, model_dtype), options.block_size);
+  loaded.device = "cpu";
+  loaded.weights_format = DTypeName(weights->lm_head.dtype);
+  loaded.weights_bytes = weights->matrix_bytes;
+  CpuRunnerOptions runner;
+  runner.threads = options.threads;
+  runner.pin_threads = options.pin_threads;
+  runner.max_batch = options.max_batch;
+  runner.max_step_tokens = options.max_step_tokens;
+  BATON_ASSIGN_OR_RETURN(runner.swap_slots, SwapBlocks(options.swap_gib, loaded.layout));
+  BATON_ASSIGN_OR_RETURN(const double bytes, PoolBytes(options));
+  BATON_ASSIGN_OR_RETURN(const uint32_t blocks, PoolBlocks(bytes, loaded.layout));
+  BATON_ASSIGN_OR_RETURN(loaded.memory, transport.AllocatePool(uint64_t{blocks} * loaded.layout.BytesPerBlock()));
+  if (options.probe) loaded.peak = ProbeCpuPeak(*weights, options.threads);
+  BATON_ASSIGN_OR_RETURN(loaded.runner, CpuRunner::Create(weights, loaded.layout, loaded.memory, runner));
+  return loaded;
+}
+
+}  // namespace baton
