@@ -95,6 +95,7 @@ CpuRunner::CpuRunner(std::shared_ptr<const CpuWeights> weights, const KvLayout& 
   const uint64_t rows = options.max_step_tokens;
   rows_.resize(rows);
   sequences_.reserve(options.max_batch);
+  sampled_rows_.reserve(options.max_batch);
   hidden_ = Floats(rows, config.hidden);
   normed_ = Floats(std::max<uint64_t>(rows, options.max_batch), config.hidden);
   qkv_ = Floats(rows, cpu::PaddedToPanel(config.q_rows() + 2 * config.kv_rows()));
@@ -188,7 +189,7 @@ int64_t CpuRunner::KeepWantedRows(std::span<const StepSequence> batch) {
   const int64_t qkv_stride = cpu::PaddedToPanel(weights_->layers.back().qkv.outputs);
   int64_t wanted = 0;
   for (size_t i = 0; i < batch.size(); ++i) {
-    if (!batch[i].wants_logits) continue;
+    if (!batch[i].needs_logits()) continue;
     const cpu::AttentionSequence from = sequences_[i];
     const int64_t row = from.first_row + from.queries - 1;
     if (row != wanted) {  // rows move towards the front only, in order: none is overwritten before it has moved
@@ -289,18 +290,24 @@ void CpuRunner::FeedForward(TaskRunner& team, uint32_t layer, int64_t rows) {
   add_and_norm(last ? weights_->final_norm : weights_->layers[layer + 1].attention_norm);
 }
 
+// Logits where they are needed, and the tokens drawn from them: a task for each row.
 void CpuRunner::ComputeLogits(std::span<const StepSequence> batch, std::span<std::span<float>> logits) {
   const int64_t hidden = weights_->config.hidden;
   const int64_t stride = cpu::PaddedToPanel(weights_->config.vocab);
+  sampled_rows_.clear();
   int64_t wanted = 0;
+  if (!logits.empty()) std::fill_n(logits.begin(), batch.size(), std::span<float>());
   for (size_t i = 0; i < batch.size(); ++i) {
-    logits[i] = {};
-    if (!batch[i].wants_logits) continue;
-    logits[i] = {logits_.floats() + wanted * stride, weights_->config.vocab};
+    if (!batch[i].needs_logits()) continue;
+    const std::span<float> row(logits_.floats() + wanted * stride, weights_->config.vocab);
+    if (batch[i].wants_logits) logits[i] = row;
+    if (!batch[i].samples.empty()) sampled_rows_.push_back({row, batch[i].samples});
     ++wanted;
   }
   threads_.RunTogether([&](TaskRunner& team) {
     cpu::Linear(weights_->lm_head, nullptr, normed_.floats(), hidden, wanted, logits_.floats(), stride, linear_, team);
+    team.Run(static_cast<int64_t>(sampled_rows_.size()),
+             [&](int64_t i, int) { SampleRow(sampled_rows_[i].logits, sampled_rows_[i].samples); });
   });
 }
 
@@ -311,8 +318,8 @@ void CpuRunner::CountWork(std::span<const StepSequence> batch) {
   for (const StepSequence& sequence : batch) {
     const uint64_t queries = sequence.tokens.size();
     rows += queries;
-    logits += sequence.wants_logits ? 1 : 0;
-    last_pairs += sequence.wants_logits ? sequence.position + queries : 0;
+    logits += sequence.needs_logits() ? 1 : 0;
+    last_pairs += sequence.needs_logits() ? sequence.position + queries : 0;
     pairs += queries * sequence.position + queries * (queries + 1) / 2;
     kv_bytes += kv_token * (sequence.position + 2 * queries);  // read once, the new ones written too
   }

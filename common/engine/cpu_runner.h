@@ -44,7 +44,7 @@ class CpuRunner final : public Runner {
                                                            const CpuRunnerOptions& options);
 
   // INVALID_ARGUMENT, before anything is written, for a token, block or position out of range and for a batch that is
-  // too large. Allocates nothing. One caller at a time.
+  // too large. Allocates nothing itself; a sampler may, while its history grows. One caller at a time.
   absl::Status Step(std::span<const StepSequence> batch, std::span<std::span<float>> logits) override;
   void CopyBlock(BlockId from, BlockId to) override;
   uint32_t swap_slots() const override { return options_.swap_slots; }
@@ -97,6 +97,11 @@ class CpuRunner final : public Runner {
   };
   std::vector<Row> rows_;
   std::vector<cpu::AttentionSequence> sequences_;
+  struct SampledRow {
+    std::span<float> logits;
+    std::span<StepSample> samples;
+  };
+  std::vector<SampledRow> sampled_rows_;
 
   AlignedBuffer hidden_;   // [rows, hidden]: the residual stream
   AlignedBuffer normed_;   // [rows, hidden]

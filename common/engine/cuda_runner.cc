@@ -134,7 +134,7 @@ CudaStepShape CudaRunner::WriteInputs(std::span<const StepSequence> batch) {
     if (!chunks) shape.decode_rows = shape.rows;
   }
   for (size_t i = 0; i < batch.size(); ++i) {
-    if (!batch[i].wants_logits) {
+    if (!batch[i].needs_logits()) {
       all_wanted = false;
       continue;
     }
@@ -178,10 +178,12 @@ absl::Status CudaRunner::Step(std::span<const StepSequence> batch, std::span<std
   }
   BATON_RETURN_IF_ERROR(rank_->stream().Synchronize());
   float* next = logits_.as<float>();
+  if (!logits.empty()) std::fill_n(logits.begin(), batch.size(), std::span<float>());
   for (size_t i = 0; i < batch.size(); ++i) {
-    logits[i] = {};
-    if (!batch[i].wants_logits) continue;
-    logits[i] = {next, config.vocab};
+    if (!batch[i].needs_logits()) continue;
+    const std::span<float> row(next, config.vocab);
+    SampleRow(row, batch[i].samples);
+    if (batch[i].wants_logits) logits[i] = row;
     next += config.vocab;
   }
   CountWork(batch);
@@ -199,7 +201,7 @@ void CudaRunner::CountWork(std::span<const StepSequence> batch) {
   for (const StepSequence& sequence : batch) {
     const uint64_t queries = sequence.tokens.size();
     rows += queries;
-    wanted += sequence.wants_logits ? 1 : 0;
+    wanted += sequence.needs_logits() ? 1 : 0;
     pairs += queries * sequence.position + queries * (queries + 1) / 2;
     kv_tokens += sequence.position + 2 * queries;  // read once, the new ones written too
   }

@@ -6,15 +6,17 @@ namespace baton {
 
 absl::Status CheckStep(std::span<const StepSequence> batch, size_t logits, const KvLayout& layout,
                        const StepLimits& limits) {
-  if (batch.size() > limits.max_batch || logits < batch.size()) {
-    return InvalidArgument("batch of %d sequences with room for the logits of %d; a step takes %d", batch.size(),
-                           logits, limits.max_batch);
+  if (batch.size() > limits.max_batch) {
+    return InvalidArgument("batch of %d sequences, a step takes %d", batch.size(), limits.max_batch);
   }
   uint64_t tokens = 0;
   for (size_t i = 0; i < batch.size(); ++i) {
     const StepSequence& sequence = batch[i];
     const uint64_t end = uint64_t{sequence.position} + sequence.tokens.size();
     tokens += sequence.tokens.size();
+    if (sequence.wants_logits && logits < batch.size()) {
+      return InvalidArgument("batch of %d sequences with room for the logits of %d", batch.size(), logits);
+    }
     if (sequence.tokens.empty()) return InvalidArgument("sequence %d of the batch has no tokens", i);
     if (end > limits.max_length) {
       return InvalidArgument("sequence %d of the batch reaches %d positions, the model takes %d", i, end,

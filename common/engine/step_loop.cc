@@ -105,7 +105,7 @@ bool StepLoop::Step() {
     if (!status.ok()) {
       request->failure = Internal("model step failed: %s", StatusMessage(status));
     } else if (request->failure.ok()) {
-      TakeResults(plan.runs[i], logits_[i]);
+      TakeResults(plan.runs[i], batch_[i].samples);
     }
   }
   Deliver();
@@ -169,16 +169,53 @@ absl::Status StepLoop::MoveBlocks(const StepPlan& plan) {
 
 absl::Status StepLoop::RunModel(const StepPlan& plan) {
   batch_.clear();
-  logits_.assign(plan.runs.size(), {});
-  for (const ScheduledRun& run : plan.runs) {
-    const Sequence& sequence = *run.sequence;
-    batch_.push_back({std::span(sequence.tokens).subspan(run.begin, run.end - run.begin), run.begin,
-                      sequence.table.blocks(), run.wants_logits});
-  }
-  return Guarded("the runner", [&] { return runner_->Step(batch_, logits_); });
+  samples_.clear();
+  sampled_.clear();
+  return Guarded("the runner", [&] {
+    size_t most = 0;
+    for (const ScheduledRun& run : plan.runs) {
+      const ActiveRequest& request = *run.sequence->request;
+      most += request.forked ? 1 : request.sequences.size();
+    }
+    samples_.reserve(most);  // the batch points into it
+    for (const ScheduledRun& run : plan.runs) {
+      const Sequence& sequence = *run.sequence;
+      const size_t first = samples_.size();
+      AddSamples(run);
+      batch_.push_back({.tokens = std::span(sequence.tokens).subspan(run.begin, run.end - run.begin),
+                        .position = run.begin,
+                        .blocks = sequence.table.blocks(),
+                        .samples = std::span(samples_).subspan(first)});
+    }
+    return runner_->Step(batch_, {});
+  });
 }
 
-void StepLoop::TakeResults(const ScheduledRun& run, std::span<float> logits) {
+// Choices that get a token from this run: the sequence's own, or all that share the prompt which it completes.
+void StepLoop::AddSamples(const ScheduledRun& run) {
+  ActiveRequest* request = run.sequence->request;
+  if (request->forked) {
+    if (run.wants_logits) AddSample(run.sequence);
+    return;
+  }
+  if (run.end < request->prompt_size()) return;
+  for (const auto& sequence : request->sequences) {
+    if (!sequence->ended && request->spec.choices[sequence->slot].generated.empty()) AddSample(sequence.get());
+  }
+}
+
+void StepLoop::AddSample(Sequence* sequence) {
+  if (!sequence->sampler) {
+    const EngineRequest& spec = sequence->request->spec;
+    const ChoiceStart& choice = spec.choices[sequence->slot];
+    // Whatever was generated before stands behind the prompt, also after a preemption.
+    sequence->sampler.emplace(spec.sampling, choice.index, runner_->vocab_size(), spec.prompt, choice.generated);
+  }
+  samples_.push_back({.sampler = &*sequence->sampler});
+  sampled_.push_back(sequence);
+}
+
+void StepLoop::TakeResults(const ScheduledRun& run, std::span<StepSample> samples) {
   Sequence* sequence = run.sequence;
   ActiveRequest* request = sequence->request;
   const bool is_decode = run.end - run.begin == 1 && run.begin >= request->prompt_size();
@@ -186,40 +223,25 @@ void StepLoop::TakeResults(const ScheduledRun& run, std::span<float> logits) {
   scheduler_.Advance(run);
   if (sequence->slot == 0 && (!request->forked || request->sequences.size() == 1)) AnnounceProgress(request);
 
-  if (!request->forked) {
-    if (sequence->computed == request->prompt_size()) SampleFirstTokens(request, logits);
-  } else if (run.wants_logits) {
-    SampleFor(sequence, logits);
-  }
-}
-
-// The prompt that all choices share is done.
-void StepLoop::SampleFirstTokens(ActiveRequest* request, std::span<const float> logits) {
-  if (request->spec.work != WorkKind::kPrefill) scheduler_.Fork(request);
-  for (const auto& sequence : request->sequences) {
-    if (sequence->ended || !request->spec.choices[sequence->slot].generated.empty()) continue;
-    row_.assign(logits.begin(), logits.end());
-    SampleFor(sequence.get(), row_);
+  const bool forks = !request->forked && request->spec.work != WorkKind::kPrefill;
+  if (forks && sequence->computed == request->prompt_size()) scheduler_.Fork(request);
+  for (StepSample& sample : samples) {
+    TakeToken(sampled_[static_cast<size_t>(&sample - samples_.data())], std::move(sample.token));
     if (!request->failure.ok()) return;
   }
 }
 
-void StepLoop::SampleFor(Sequence* sequence, std::span<float> logits) {
+void StepLoop::TakeToken(Sequence* sequence, SampledToken token) {
   ActiveRequest* request = sequence->request;
   const EngineRequest& spec = request->spec;
   const ChoiceStart& choice = spec.choices[sequence->slot];
-  if (!sequence->sampler) {
-    // Whatever was generated before stands behind the prompt, also after a preemption.
-    sequence->sampler.emplace(spec.sampling, choice.index, runner_->vocab_size(), spec.prompt, choice.generated);
-  }
-  const uint32_t index = sequence->sampler->generated();
-  SampledToken token = sequence->sampler->Sample(logits);
   if (token.finish == FinishReason::kError) {
     ++totals_.impossible_rows;
     request->failure = Internal("no token is possible at position %d of choice %d: the logits are not finite",
                                 sequence->computed, choice.index);
     return;
   }
+  const uint32_t index = sequence->sampler->generated() - 1;
   ++totals_.generated_tokens;
   if (!request->first_token) request->first_token = clock_->Now();
   // Sound logits vouch for the KV they were computed from; before that nobody may find it.

@@ -44,9 +44,10 @@ class StepLoop {
   void Start(std::span<ActiveRequest* const> requests);
   absl::Status MoveBlocks(const StepPlan& plan);
   absl::Status RunModel(const StepPlan& plan);
-  void TakeResults(const ScheduledRun& run, std::span<float> logits);
-  void SampleFirstTokens(ActiveRequest* request, std::span<const float> logits);
-  void SampleFor(Sequence* sequence, std::span<float> logits);
+  void AddSamples(const ScheduledRun& run);
+  void AddSample(Sequence* sequence);
+  void TakeResults(const ScheduledRun& run, std::span<StepSample> samples);
+  void TakeToken(Sequence* sequence, SampledToken token);
   void AnnounceProgress(ActiveRequest* request);
   // Sends the step's tokens of every touched request and ends those that are done or failed.
   void Deliver();
@@ -70,8 +71,8 @@ class StepLoop {
 
   // Of the step in progress; kept to reuse their memory.
   std::vector<StepSequence> batch_;
-  std::vector<std::span<float>> logits_;
-  std::vector<float> row_;  // [vocab_size], a copy for choices that share a row
+  std::vector<StepSample> samples_;
+  std::vector<Sequence*> sampled_;  // whose they are
   std::vector<ActiveRequest*> touched_;
 
   EngineLoad totals_;  // the step thread's

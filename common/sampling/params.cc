@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "common/base/status.h"
 
@@ -43,7 +44,9 @@ absl::Status Validate(const SamplingParams& params, uint32_t vocab_size) {
   if (params.logit_bias.size() > kMaxLogitBias) {
     return InvalidArgument("logit_bias has %d entries, the limit is %d", params.logit_bias.size(), kMaxLogitBias);
   }
+  std::set<TokenId> biased;
   for (const auto& [id, bias] : params.logit_bias) {
+    if (!biased.insert(id).second) return InvalidArgument("logit_bias has id %d twice", id);
     if (id < 0 || static_cast<uint32_t>(id) >= vocab_size) {
       return InvalidArgument("logit_bias has id %d, the vocabulary has %d ids", id, vocab_size);
     }

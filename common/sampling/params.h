@@ -33,7 +33,7 @@ struct SamplingParams {
   std::vector<TokenId> stop_token_ids;  // the caller's; finish with kStop
   std::vector<TokenId> eos_token_ids;   // the model's; the same unless ignore_eos
   bool ignore_eos = false;
-  std::vector<std::pair<TokenId, float>> logit_bias;  // [-100, 100]
+  std::vector<std::pair<TokenId, float>> logit_bias;  // [-100, 100]; no id twice
   std::optional<uint32_t> logprobs;                   // number of alternatives beside the sampled token, 0 to 20
 
   friend bool operator==(const SamplingParams&, const SamplingParams&) = default;

@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <optional>
+#include <vector>
 
-#include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "common/sampling/chooser.h"
 #include "common/sampling/logprobs.h"
 #include "common/sampling/philox.h"
@@ -28,61 +26,72 @@ struct Sampler::Impl {
   uint32_t choice_index;
   uint32_t vocab_size;
   uint32_t generated = 0;
-  absl::flat_hash_set<TokenId> seen;              // prompt and generated; kept for the repetition penalty only
-  absl::flat_hash_map<TokenId, uint32_t> counts;  // generated; kept for presence and frequency penalty only
-  absl::flat_hash_set<TokenId> ends;              // ids that end the choice
-  std::vector<float> raw;                         // [vocab_size] copy of the logits; for logprobs only
+  History history;
+  std::vector<TokenId> ends;  // ids that end the choice, ascending
   Chooser chooser;
+
+  struct Touched {
+    TokenId id;
+    float logit;
+  };
+  std::vector<Touched> touched;  // by the rules, with the logits before
 
   bool InVocabulary(TokenId id) const { return id >= 0 && static_cast<uint32_t>(id) < vocab_size; }
   bool Repeats() const { return params.repetition_penalty != 1.0f; }
   bool Counts() const { return params.presence_penalty != 0.0f || params.frequency_penalty != 0.0f; }
-  bool MasksEnds() const { return generated < params.min_tokens && !ends.empty(); }
+  bool MasksEnds() const { return generated < params.min_tokens; }
 
   void Record(TokenId id) {
     ++generated;
-    if (!InVocabulary(id)) return;
-    if (Repeats()) seen.insert(id);
-    if (Counts()) ++counts[id];
+    if (InVocabulary(id) && (Repeats() || Counts())) ++history[id];
   }
 
   // In the order transformers applies them. Each rule touches its own few ids; impossible ones stay impossible.
-  void ApplyRules(std::span<float> logits) const {
+  void ApplyRules(std::span<float> logits) {
+    touched.clear();
+    const auto change = [&](TokenId id, const auto& rule) {
+      if (!std::isfinite(logits[id])) return;
+      touched.push_back({id, logits[id]});
+      logits[id] = rule(logits[id]);
+    };
     for (const auto& [id, bias] : params.logit_bias) {
-      if (InVocabulary(id) && std::isfinite(logits[id])) logits[id] = ClampFinite(logits[id] + bias);
+      if (InVocabulary(id)) change(id, [bias](float logit) { return ClampFinite(logit + bias); });
     }
-    for (const TokenId id : seen) {
-      if (!std::isfinite(logits[id])) continue;
-      logits[id] =
-          ClampFinite(logits[id] > 0 ? logits[id] / params.repetition_penalty : logits[id] * params.repetition_penalty);
-    }
-    for (const auto& [id, count] : counts) {
-      if (!std::isfinite(logits[id])) continue;
-      logits[id] =
-          ClampFinite(logits[id] - params.presence_penalty - params.frequency_penalty * static_cast<float>(count));
+    for (const auto& [id, count] : history) {
+      change(id, [&, count](float logit) {
+        if (Repeats()) {
+          logit = ClampFinite(logit > 0 ? logit / params.repetition_penalty : logit * params.repetition_penalty);
+        }
+        if (Counts() && count > 0) {
+          logit = ClampFinite(logit - params.presence_penalty - params.frequency_penalty * static_cast<float>(count));
+        }
+        return logit;
+      });
     }
     if (MasksEnds()) {
-      for (const TokenId id : ends) logits[id] = kImpossible;
+      for (const TokenId id : ends) change(id, [](float) { return kImpossible; });
     }
+  }
+  void UndoRules(std::span<float> logits) {
+    for (; !touched.empty(); touched.pop_back()) logits[touched.back().id] = touched.back().logit;
   }
 };
 
 Sampler::Sampler(const SamplingParams& params, uint32_t choice_index, uint32_t vocab_size,
                  std::span<const TokenId> prompt, std::span<const TokenId> generated)
-    : impl_(std::make_unique<Impl>()) {
+    : impl_(std::make_shared<Impl>()) {
   impl_->params = params;
   impl_->choice_index = choice_index;
   impl_->vocab_size = vocab_size;
-  const auto add_end = [this](TokenId id) {
-    if (impl_->InVocabulary(id)) impl_->ends.insert(id);
-  };
-  for (const TokenId id : params.stop_token_ids) add_end(id);
-  if (!params.ignore_eos) {
-    for (const TokenId id : params.eos_token_ids) add_end(id);
-  }
+  std::vector<TokenId>& ends = impl_->ends;
+  ends = params.stop_token_ids;
+  if (!params.ignore_eos) ends.insert(ends.end(), params.eos_token_ids.begin(), params.eos_token_ids.end());
+  std::erase_if(ends, [this](TokenId id) { return !impl_->InVocabulary(id); });
+  std::sort(ends.begin(), ends.end());
+  ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
   if (impl_->Repeats()) {
     for (const TokenId id : prompt) {
-      if (impl_->InVocabulary(id)) impl_->seen.insert(id);
+      if (impl_->InVocabulary(id)) impl_->history.emplace(id, 0);
     }
   }
   for (const TokenId id : generated) impl_->Record(id);
@@ -92,39 +101,42 @@ Sampler::~Sampler() = default;
 Sampler::Sampler(Sampler&&) noexcept = default;
 Sampler& Sampler::operator=(Sampler&&) noexcept = default;
 
+const SamplingParams& Sampler::params() const { return impl_->params; }
+uint32_t Sampler::choice_index() const { return impl_->choice_index; }
 uint32_t Sampler::generated() const { return impl_->generated; }
+const Sampler::History& Sampler::history() const { return impl_->history; }
+std::weak_ptr<const void> Sampler::identity() const { return impl_; }
+
+std::span<const TokenId> Sampler::masked() const {
+  return impl_->MasksEnds() ? std::span<const TokenId>(impl_->ends) : std::span<const TokenId>();
+}
+
+FinishReason Sampler::Record(TokenId id) {
+  impl_->Record(id);
+  if (std::binary_search(impl_->ends.begin(), impl_->ends.end(), id)) return FinishReason::kStop;
+  return impl_->generated >= impl_->params.max_tokens ? FinishReason::kLength : FinishReason::kNone;
+}
 
 SampledToken Sampler::Sample(std::span<float> logits) {
   Impl& impl = *impl_;
   SampledToken sampled;
-  const bool want_logprobs = impl.params.logprobs.has_value();
-  float raw_max = kImpossible;
-  if (want_logprobs) {
-    raw_max = MaskNonFinite(logits);
-    impl.raw.assign(logits.begin(), logits.end());
-  }
-  const bool is_whole = logits.size() == impl.vocab_size;
-  if (is_whole) impl.ApplyRules(logits);
-  const TokenId chosen =
-      is_whole
-          ? impl.chooser.Choose(logits, impl.params, TokenRandom(impl.params.seed, impl.choice_index, impl.generated))
-          : -1;
-  if (chosen < 0) {
-    sampled.finish = FinishReason::kError;
+  sampled.finish = FinishReason::kError;
+  if (logits.size() != impl.vocab_size) return sampled;
+  const SamplingParams& params = impl.params;
+  const float raw_max = params.logprobs ? MaskNonFinite(logits) : 0;
+  impl.ApplyRules(logits);
+  sampled.id = impl.chooser.Choose(logits, params, TokenRandom(params.seed, impl.choice_index, impl.generated));
+  impl.UndoRules(logits);
+  if (sampled.id < 0) {
+    sampled.id = 0;
     return sampled;
   }
-  sampled.id = chosen;
-  if (want_logprobs) {
-    const RawDistribution raw(impl.raw, raw_max);
-    sampled.logprob = raw.Logprob(impl.raw[sampled.id]);
-    sampled.top = raw.Top(*impl.params.logprobs);
+  if (params.logprobs) {
+    const RawDistribution raw(logits, raw_max);
+    sampled.logprob = raw.Logprob(logits[sampled.id]);
+    sampled.top = raw.Top(*params.logprobs);
   }
-  impl.Record(sampled.id);
-  if (impl.ends.contains(sampled.id)) {
-    sampled.finish = FinishReason::kStop;
-  } else if (impl.generated >= impl.params.max_tokens) {
-    sampled.finish = FinishReason::kLength;
-  }
+  sampled.finish = Record(sampled.id);
   return sampled;
 }
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 
+#include "absl/container/flat_hash_map.h"
 #include "common/base/ids.h"
 #include "common/sampling/params.h"
 #include "common/sampling/sampled_token.h"
@@ -23,16 +24,29 @@ class Sampler {
   Sampler(Sampler&&) noexcept;
   Sampler& operator=(Sampler&&) noexcept;
 
-  // Chooses the next token and records it. `logits` [vocab_size] is scratch afterwards. Never returns an id outside the
-  // vocabulary, also for logits with NaN or infinities (those ids count as impossible; all impossible: INTERNAL by
-  // finish = kError).
+  // Chooses the next token and records it. `logits` [vocab_size] are the same afterwards, but for NaN and infinities,
+  // which may have become -inf. Never returns an id outside the vocabulary, also for logits with NaN or infinities
+  // (those ids count as impossible; all impossible: INTERNAL by finish = kError, and nothing is recorded).
   SampledToken Sample(std::span<float> logits);
 
+  // For a device that chooses by the same rules: what they are and what they know of the tokens so far.
+  const SamplingParams& params() const;
+  uint32_t choice_index() const;
   uint32_t generated() const;
+  // Ids that end the choice and may not come yet, ascending.
+  std::span<const TokenId> masked() const;
+  // Tokens that a penalty may apply to, with the times each was generated; those of the prompt are there for the
+  // repetition penalty alone. Empty without penalties.
+  using History = absl::flat_hash_map<TokenId, uint32_t>;
+  const History& history() const;
+  // Records `id`, of the vocabulary, as the next token; says whether it ends the choice.
+  FinishReason Record(TokenId id);
+  // Expires with the sampler and is shared with no other, also not with one that comes to lie at the same address.
+  std::weak_ptr<const void> identity() const;
 
  private:
   struct Impl;
-  std::unique_ptr<Impl> impl_;
+  std::shared_ptr<Impl> impl_;
 };
 
 }  // namespace baton

@@ -67,9 +67,10 @@ absl::Status FakeRunner::Step(std::span<const StepSequence> batch, std::span<std
     // Neighbours run in either order: none may read what another writes in this step.
     const size_t at = batch_sizes.size() % 2 == 0 ? i : batch.size() - 1 - i;
     const std::span<float> row =
-        std::span(logits_).subspan(at * options_.vocab_size, batch[at].wants_logits ? options_.vocab_size : 0);
+        std::span(logits_).subspan(at * options_.vocab_size, batch[at].needs_logits() ? options_.vocab_size : 0);
     RunSequence(batch[at], row);
-    logits[at] = row;
+    SampleRow(row, batch[at].samples);
+    if (batch[at].wants_logits) logits[at] = row;
     tokens += static_cast<uint32_t>(batch[at].tokens.size());
   }
   batch_sizes.push_back(static_cast<uint32_t>(batch.size()));

@@ -105,6 +105,59 @@ TEST_P(CpuRunnerFormat, NeighboursInTheBatchChangeNoBit) {
   }
 }
 
+// A choice for every kind of parameters; `count` of them, each with a stream of its own.
+std::vector<Sampler> Choices(uint32_t count, uint32_t vocab) {
+  std::vector<Sampler> samplers;
+  for (uint32_t i = 0; i < count; ++i) {
+    SamplingParams params{.max_tokens = 1000, .temperature = i % 3 == 0 ? 0.0f : 0.9f, .seed = i / 2};
+    params.top_p = i % 4 == 1 ? 0.8f : 1.0f;
+    params.top_k = i % 5 == 2 ? 7 : 0;
+    params.min_p = i % 5 == 3 ? 0.1f : 0.0f;
+    params.repetition_penalty = i % 2 == 0 ? 1.0f : 1.3f;
+    params.logit_bias = {{static_cast<TokenId>(i), 2.0f}};
+    if (i % 3 != 1) params.logprobs = i % 4;
+    samplers.emplace_back(params, i % 2, vocab, std::vector<TokenId>{1, 2, 3}, std::vector<TokenId>());
+  }
+  return samplers;
+}
+
+TEST(CpuRunner, StepsSampleFromTheirLogitsWhateverTheThreads) {
+  const auto weights = TinyWeights();
+  constexpr uint32_t kSequences = 9, kChoices = 12, kSteps = 4;  // four choices share the first sequence's row
+  const auto choice_of = [](uint32_t sequence) { return sequence == 0 ? 0 : sequence + 3; };
+  std::vector<std::vector<SampledToken>> expected;
+  for (const int threads : {1, 2, 3}) {
+    RunnerHarness harness(weights, DType::kBF16, 64, {.threads = threads});
+    std::vector<Sampler> samplers = Choices(kChoices, weights->config.vocab),
+                         apart = Choices(kChoices, weights->config.vocab);
+    std::vector<Sequence> sequences(kSequences);
+    for (uint32_t step = 0; step < kSteps; ++step) {
+      std::vector<StepSample> samples(kChoices);
+      std::vector<RunnerHarness::Part> parts;
+      for (uint32_t i = 0; i < kChoices; ++i) samples[i].sampler = &samplers[i];
+      for (uint32_t i = 0; i < kSequences; ++i) {
+        parts.push_back({&sequences[i], RandomTokens(step == 0 ? 5 + i : 1, 10 * step + i), i % 2 == 0,
+                         std::span(samples).subspan(choice_of(i), i == 0 ? 4 : 1)});
+      }
+      std::vector<std::vector<float>> logits = harness.Step(parts);
+      std::vector<SampledToken> tokens;
+      for (const StepSample& sample : samples) tokens.push_back(sample.token);
+      for (uint32_t i = 0; i < kSequences; ++i) {
+        EXPECT_EQ(logits[i].empty(), i % 2 == 1);
+        if (logits[i].empty()) continue;
+        for (uint32_t choice = choice_of(i); choice < choice_of(i + 1); ++choice) {
+          EXPECT_EQ(apart[choice].Sample(logits[i]), tokens[choice]) << step << " " << choice;
+        }
+      }
+      if (threads == 1) {
+        expected.push_back(tokens);
+      } else {
+        EXPECT_EQ(tokens, expected[step]) << threads << " " << step;
+      }
+    }
+  }
+}
+
 TEST(CpuRunner, EverySimdTargetAndWeightsFormatGivesTheSameBits) {
   for (const WeightsFormat format : kWeightsFormats) {
     const auto weights = PackOrDie(*fakes::MakeRandomModel(fakes::TinyConfig(), 3, DType::kF32), format);

@@ -27,6 +27,7 @@ class SequenceDriver {
     Sequence* sequence;
     std::vector<TokenId> tokens;
     bool wants_logits = true;
+    std::span<StepSample> samples = {};
   };
 
   // Appends to every part's sequence; logits (empty where unwanted) in the order of the parts.
@@ -36,7 +37,7 @@ class SequenceDriver {
       Sequence& sequence = *part.sequence;
       const auto end = static_cast<uint32_t>(sequence.length + part.tokens.size());
       while (sequence.blocks.size() < layout_.BlocksFor(end)) sequence.blocks.push_back(TakeBlock());
-      batch.push_back({part.tokens, sequence.length, sequence.blocks, part.wants_logits});
+      batch.push_back({part.tokens, sequence.length, sequence.blocks, part.wants_logits, part.samples});
       positions_run_ += part.tokens.size();
     }
     std::vector<std::span<float>> logits(batch.size());

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdlib>
+#include <numeric>
 #include <vector>
 
 #include "tests/fakes/random_model.h"
@@ -59,11 +60,30 @@ struct Batch {
   std::vector<StepSequence> sequences;
   std::vector<std::span<float>> logits;
 
+  std::vector<Sampler> samplers;
+  std::vector<StepSample> samples;
+
   void Add(uint32_t position, uint32_t count, std::span<const BlockId> blocks) {
     tokens.emplace_back(count, static_cast<TokenId>(position % 300));
     sequences.push_back({{}, position, blocks, true});
     for (size_t i = 0; i < tokens.size(); ++i) sequences[i].tokens = tokens[i];
     logits.resize(sequences.size());
+  }
+  // Every sequence's next token, under parameters of many kinds.
+  void Sample(uint32_t vocab) {
+    samplers.reserve(sequences.size());
+    for (uint32_t i = 0; i < sequences.size(); ++i) {
+      SamplingParams params{.max_tokens = 1000, .temperature = i % 3 == 0 ? 0.0f : 0.8f, .seed = i};
+      params.top_p = i % 2 == 0 ? 1.0f : 0.9f;
+      params.top_k = i % 4 == 0 ? 20 : 0;
+      params.logit_bias = {{3, 1.0f}};
+      params.repetition_penalty = 1.1f;
+      std::vector<TokenId> seen(vocab);  // nothing is left that a history could grow by
+      std::iota(seen.begin(), seen.end(), 0);
+      samplers.emplace_back(params, 0, vocab, seen, std::span<const TokenId>());
+      samples.push_back({.sampler = &samplers.back()});
+    }
+    for (size_t i = 0; i < sequences.size(); ++i) sequences[i].samples = {&samples[i], 1};
   }
   uint64_t AllocationsOfStep(CpuRunner& runner) {
     const uint64_t before = allocations;
@@ -95,6 +115,7 @@ TEST(StepAllocations, NoneWhateverTheBatchOnceThePoolIsWarm) {
       prompt.Add(0, 90, blocks[0]);
       for (uint32_t i = 0; i < 20; ++i) mixed.Add(3 * i, i % 7 == 0 ? 30 : 1, blocks[i]);
       far.Add(500, 1, long_table);  // attention is split along positions
+      mixed.Sample(harness.runner().vocab_size());
       for (Batch* batch : {&one, &prompt, &mixed, &far}) batch->AllocationsOfStep(harness.runner());
       for (Batch* batch : {&one, &prompt, &mixed, &far, &one}) {
         EXPECT_EQ(batch->AllocationsOfStep(harness.runner()), 0u) << batch->sequences.size() << " sequences";

@@ -6,7 +6,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
+#include <optional>
 #include <set>
+#include <utility>
 
 #include "common/sampling/philox.h"
 
@@ -14,6 +17,8 @@ namespace baton {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::Pair;
+using ::testing::UnorderedElementsAre;
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -126,6 +131,59 @@ TEST(Sampler, SMP_03_ARowWithoutAPossibleIdIsAnError) {
       EXPECT_EQ(sampler.generated(), 0u);
     }
   }
+}
+
+// Choices that share a prompt sample one row, one after the other.
+TEST(Sampler, LeavesTheLogitsAsTheyWere) {
+  SamplingParams params = Random(3);
+  params.repetition_penalty = 1.7f;
+  params.presence_penalty = 0.3f;
+  params.logit_bias = {{4, 5.0f}, {9, -100.0f}};
+  params.stop_token_ids = {4, 6};
+  params.min_tokens = 1000;
+  for (const bool logprobs : {false, true}) {
+    if (logprobs) params.logprobs = 3;
+    std::vector<float> logits = StepLogits(0, 64);
+    logits[6] = -kInf;
+    const std::vector<float> before = logits;
+    Sampler one = Make(params, 64, {1, 4, 9}, {4, 4, 12}, 1), two = Make(params, 64, {1, 4, 9}, {4, 4, 12}, 1);
+    const SampledToken first = one.Sample(logits);
+    EXPECT_EQ(logits, before);
+    EXPECT_EQ(two.Sample(logits), first);
+  }
+}
+
+TEST(Sampler, TellsADeviceWhatItsRulesKnow) {
+  SamplingParams params = Greedy();
+  params.stop_token_ids = {9, 3, 9};
+  params.eos_token_ids = {5};
+  params.min_tokens = 3;
+  params.max_tokens = 4;
+  EXPECT_TRUE(Make(params, 64, {1, 2}, {7}).history().empty());  // no penalty asks for it
+  params.frequency_penalty = 0.5f;
+  EXPECT_THAT(Make(params, 64, {1, 2}, {7, 7}).history(), UnorderedElementsAre(Pair(7, 2u)));
+  params.repetition_penalty = 1.1f;
+  Sampler sampler = Make(params, 64, {1, 2, 1}, {7, 2}, 6);
+  EXPECT_THAT(sampler.history(), UnorderedElementsAre(Pair(1, 0u), Pair(2, 1u), Pair(7, 1u)));
+  EXPECT_THAT(sampler.masked(), ElementsAre(3, 5, 9));
+  EXPECT_EQ(sampler.choice_index(), 6u);
+  EXPECT_EQ(sampler.Record(7), FinishReason::kNone);
+  EXPECT_THAT(sampler.history(), UnorderedElementsAre(Pair(1, 0u), Pair(2, 1u), Pair(7, 2u)));
+  EXPECT_TRUE(sampler.masked().empty());
+  EXPECT_EQ(sampler.Record(8), FinishReason::kLength);
+  EXPECT_EQ(sampler.generated(), 4u);
+  EXPECT_EQ(sampler.Record(9), FinishReason::kStop);
+}
+
+TEST(Sampler, ItsIdentityEndsWithIt) {
+  auto sampler = std::make_optional(Make(Greedy(), 8));
+  const std::weak_ptr<const void> identity = sampler->identity();
+  std::optional<Sampler> moved = std::move(sampler);
+  sampler.emplace(Make(Greedy(), 8));
+  EXPECT_FALSE(identity.expired());
+  EXPECT_NE(sampler->identity().lock(), identity.lock());
+  moved.reset();
+  EXPECT_TRUE(identity.expired());
 }
 
 TEST(Sampler, LogitsOfTheWrongLengthAreAnError) {
