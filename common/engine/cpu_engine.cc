@@ -11,6 +11,7 @@
 namespace baton {
 namespace {
 
+constexpr Duration kProbeTime = std::chrono::milliseconds(25);  // of operations and bytes each: a start should not wait
 constexpr double kDefaultPoolGiB = 1;
 constexpr double kShareOfAvailable = 0.4;
 
@@ -85,7 +86,7 @@ absl::StatusOr<ComputeModel> LoadOnCpu(std::shared_ptr<const model::Model> model
   BATON_ASSIGN_OR_RETURN(const double bytes, PoolBytes(options));
   BATON_ASSIGN_OR_RETURN(const uint32_t blocks, PoolBlocks(bytes, loaded.layout));
   BATON_ASSIGN_OR_RETURN(loaded.memory, transport.AllocatePool(uint64_t{blocks} * loaded.layout.BytesPerBlock()));
-  if (options.probe) loaded.peak = ProbeCpuPeak(*weights, options.threads);
+  if (options.probe) loaded.peak = ProbeCpuPeak(*weights, options.threads, kProbeTime);
   BATON_ASSIGN_OR_RETURN(loaded.runner, CpuRunner::Create(weights, loaded.layout, loaded.memory, runner));
   return loaded;
 }

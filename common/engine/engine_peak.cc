@@ -13,27 +13,25 @@
 namespace baton {
 namespace {
 
-constexpr double kSecondsEach = 0.1;
 constexpr int64_t kSide = 256;         // of the square matrix: 256 KiB, half of a usual L2 cache
 constexpr int64_t kRowsAThread = 384;  // whole register tiles for each thread
 constexpr uint64_t kSlice = 1 << 20;   // bytes read by one task
 
-// Calls `body`, which does `amount` of something, until the time is over; the best rate of a call.
+// Calls `body`, which does `amount` of something, until `time` is over; the best rate of a call.
 template <typename Body>
-double BestRate(double amount, const Body& body) {
+double BestRate(double amount, Duration time, const Body& body) {
   const SteadyClock clock;
   const TimePoint begin = clock.Now();
   double best = 0;
-  body();  // first touch, waking threads
   do {
     const TimePoint start = clock.Now();
     body();
     best = std::max(best, amount / std::max(1e-9, Seconds(clock.Now() - start)));
-  } while (Seconds(clock.Now() - begin) < kSecondsEach);
+  } while (clock.Now() - begin < time);
   return best;
 }
 
-double ProbeFlops(ThreadPool& pool) {
+double ProbeFlops(ThreadPool& pool, Duration time) {
   const int64_t rows = kRowsAThread * pool.threads();
   AlignedBuffer memory(cpu::PanelMatrix{DType::kF32, kSide, kSide}.bytes());
   const cpu::PanelMatrix matrix{DType::kF32, kSide, kSide, memory.data()};
@@ -42,7 +40,7 @@ double ProbeFlops(ThreadPool& pool) {
   AlignedBuffer y(static_cast<uint64_t>(rows * kSide) * sizeof(float));
   std::fill_n(x.floats(), rows * kSide, 1.0f);
   const cpu::LinearWorkspace workspace(rows, kSide, pool.threads());
-  return BestRate(2.0 * static_cast<double>(rows * kSide * kSide),
+  return BestRate(2.0 * static_cast<double>(rows * kSide * kSide), time,
                   [&] { cpu::Linear(matrix, nullptr, x.floats(), kSide, rows, y.floats(), kSide, workspace, pool); });
 }
 
@@ -59,7 +57,7 @@ uint64_t ReadAll(const std::byte* data, uint64_t bytes) {
   return sum;
 }
 
-double ProbeBytes(const CpuWeights& weights, ThreadPool& pool) {
+double ProbeBytes(const CpuWeights& weights, ThreadPool& pool, Duration time) {
   struct Slice {
     const std::byte* data;
     uint64_t bytes;
@@ -73,7 +71,7 @@ double ProbeBytes(const CpuWeights& weights, ThreadPool& pool) {
     }
   }
   std::atomic<uint64_t> sum{0};  // keeps the reads
-  return BestRate(static_cast<double>(total), [&] {
+  return BestRate(static_cast<double>(total), time, [&] {
     pool.Run(static_cast<int64_t>(slices.size()),
              [&](int64_t task, int) { sum += ReadAll(slices[task].data, slices[task].bytes); });
   });
@@ -81,10 +79,10 @@ double ProbeBytes(const CpuWeights& weights, ThreadPool& pool) {
 
 }  // namespace
 
-EnginePeak ProbeCpuPeak(const CpuWeights& weights, int threads) {
+EnginePeak ProbeCpuPeak(const CpuWeights& weights, int threads, Duration time) {
   try {
     ThreadPool pool(threads);
-    return {ProbeFlops(pool), ProbeBytes(weights, pool)};
+    return {ProbeFlops(pool, time), ProbeBytes(weights, pool, time)};
   } catch (const std::bad_alloc&) {
     return {};
   }

@@ -10,12 +10,24 @@ namespace {
 
 uint16_t Load16(const uint8_t* in) { return static_cast<uint16_t>(in[0] | (in[1] << 8)); }
 
+// Eight bytes at a time: loading a model passes every weight through these.
+template <int kBytes, typename Change>
+void MapBytes(const uint8_t* in, uint8_t* out, const Change& change) {
+  uint64_t words[kBytes / 8];
+  std::memcpy(words, in, kBytes);
+  for (uint64_t& word : words) word = change(word);
+  std::memcpy(out, words, kBytes);
+}
+
+constexpr uint64_t kEveryByte = 0x0101010101010101;
+
+uint64_t LowHalves(uint64_t word) { return word & 15 * kEveryByte; }
+uint64_t HighHalves(uint64_t word) { return word >> 4 & 15 * kEveryByte; }
+
 // 16 bytes of nibbles: value i in the low half of byte i, i + 16 in its high half.
 void SplitHalves(const uint8_t* in, uint8_t* codes) {
-  for (int i = 0; i < 16; ++i) {
-    codes[i] = in[i] & 15;
-    codes[i + 16] = in[i] >> 4;
-  }
+  MapBytes<16>(in, codes, LowHalves);
+  MapBytes<16>(in, codes + 16, HighHalves);
 }
 
 void UnpackQ4_K(const uint8_t* in, uint8_t* codes, uint16_t* scales, uint16_t* minimums) {
@@ -26,7 +38,8 @@ void UnpackQ4_K(const uint8_t* in, uint8_t* codes, uint16_t* scales, uint16_t* m
     scales[group] = F16FromF32(block_scale * scale);
     minimums[group] = F16FromF32(-(block_minimum * minimum));
     const uint8_t* quants = in + 16 + group / 2 * 32;
-    for (int i = 0; i < 32; ++i) codes[group * 32 + i] = group % 2 ? quants[i] >> 4 : quants[i] & 15;
+    group % 2 ? MapBytes<32>(quants, codes + group * 32, HighHalves)
+              : MapBytes<32>(quants, codes + group * 32, LowHalves);
   }
 }
 
@@ -48,7 +61,8 @@ void UnpackCodes(DType dtype, const std::byte* bytes, uint64_t elements, const C
     }
     out.scales[group] = Load16(in);
     if (dtype == DType::kQ8_0) {
-      for (int k = 0; k < 32; ++k) out.codes[i + k] = in[2 + k] ^ 0x80;  // signed to offset 128
+      // Signed to offset 128.
+      MapBytes<32>(in + 2, out.codes + i, [](uint64_t word) { return word ^ 0x80 * kEveryByte; });
     } else if (dtype == DType::kQ4_0) {
       SplitHalves(in + 2, out.codes + i);
     } else {

@@ -100,6 +100,19 @@ uint32_t Load32(const uint8_t* from) {
   return word;
 }
 
+// The codes of a group of all 16 outputs of a panel.
+template <int64_t kStepSize>
+void PackWholeGroup(const uint8_t* codes, int64_t row_codes, uint8_t* group) {
+  for (int64_t step = 0; step < kSteps; step += kStepSize) {
+    uint32_t words[kPanelWidth];
+    for (int64_t lane = 0; lane < kPanelWidth; ++lane) {
+      const uint8_t* from = codes + lane * row_codes + step * 4;
+      words[lane] = kStepSize == 1 ? Load32(from) : Load32(from) | Load32(from + 4) << 4;
+    }
+    std::memcpy(group + step / kStepSize * kStepBytes, words, sizeof(words));
+  }
+}
+
 }  // namespace
 
 int64_t PanelMatrix::scales_offset() const { return groups() * CodeBytesOfGroup(dtype); }
@@ -133,6 +146,10 @@ void PackCodedRows(const PanelMatrix& matrix, int64_t first, int64_t count, cons
       // Step by step, so that stores run through memory in order.
       const uint8_t* from = rows.codes + (panel_first - first) * row_codes + g * kGroupInputs;
       const int64_t step_size = matrix.dtype == DType::kQ8_0 ? 1 : 2;
+      if (begin_lane == 0 && end_lane == kPanelWidth) {
+        step_size == 1 ? PackWholeGroup<1>(from, row_codes, group) : PackWholeGroup<2>(from, row_codes, group);
+        continue;
+      }
       for (int64_t step = 0; step < kSteps; step += step_size) {
         uint8_t* line = group + step / step_size * kStepBytes;
         for (int64_t lane = begin_lane; lane < padded_lane; ++lane) {

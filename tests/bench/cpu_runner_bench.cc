@@ -149,7 +149,7 @@ class BusyCore {
 
 absl::Status Run(const BenchOptions& options) {
   BATON_ASSIGN_OR_RETURN(const auto weights, Weights(options));
-  const EnginePeak peak = ProbeCpuPeak(*weights, options.threads);
+  const EnginePeak peak = ProbeCpuPeak(*weights, options.threads, std::chrono::milliseconds(500));
   std::printf("machine: %.0f GFLOP/s in f32, reads weights at %.1f GB/s\n", 1e-9 * peak.flops_per_second,
               1e-9 * peak.bytes_per_second);
   const uint32_t deepest = std::max(*std::max_element(options.prompts.begin(), options.prompts.end()),

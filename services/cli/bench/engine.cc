@@ -47,7 +47,7 @@ Ceilings MeasureCeilings(const CpuWeights& weights, int threads) {
     int32_t sink = 0x01020304;
     return cpu::RunInt8Rounds(kRounds, &sink);
   });
-  ceilings.bytes = ProbeCpuPeak(weights, threads).bytes_per_second;
+  ceilings.bytes = ProbeCpuPeak(weights, threads, std::chrono::milliseconds(500)).bytes_per_second;
   return ceilings;
 }
 
