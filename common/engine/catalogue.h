@@ -6,7 +6,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -15,6 +14,7 @@
 #include "common/engine/engine_peak.h"
 #include "common/engine/runner.h"
 #include "common/kv/layout.h"
+#include "common/kv/pool_memory.h"
 #include "common/model/model.h"
 #include "common/transport/kv_transport.h"
 
@@ -48,7 +48,8 @@ using WeightsProgress = std::function<void(uint64_t done, uint64_t total)>;
 // A model in an engine's memory, and its pool.
 struct ComputeModel {
   KvLayout layout;
-  std::span<std::byte> memory;  // the pool: whole blocks of `layout`; the transport's, which outlives the runner
+  // The pool. Where it is not the transport's own memory it outlives the transport; either way it outlives the runner.
+  std::unique_ptr<PoolMemory> memory;
   std::unique_ptr<Runner> runner;
   EnginePeak peak;             // zeros: not measured
   std::string device;          // "cpu", or the name of the device

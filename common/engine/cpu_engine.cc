@@ -7,6 +7,7 @@
 #include "common/engine/cpu_runner.h"
 #include "common/engine/cpu_weights.h"
 #include "common/engine/pool_size.h"
+#include "common/kv/host_pool.h"
 
 namespace baton {
 namespace {
@@ -63,10 +64,6 @@ absl::Status CheckCpuEngine(const ComputeOptions& options) { return ParseWeights
 
 absl::StatusOr<ComputeModel> LoadOnCpu(std::shared_ptr<const model::Model> model, const ComputeOptions& options,
                                        KvTransport& transport, const WeightsProgress& progress) {
-  if (transport.capabilities().device_memory) {
-    return InvalidArgument("transport %s keeps the pool in a device's memory, which engine cpu does not read",
-                           transport.name());
-  }
   BATON_ASSIGN_OR_RETURN(const WeightsFormat format, ParseWeightsFormat(options.weights));
   const DType model_dtype = model->config.dtype;
   BATON_ASSIGN_OR_RETURN(const std::shared_ptr<const CpuWeights> weights,
@@ -85,9 +82,11 @@ absl::StatusOr<ComputeModel> LoadOnCpu(std::shared_ptr<const model::Model> model
   BATON_ASSIGN_OR_RETURN(runner.swap_slots, SwapBlocks(options.swap_gib, loaded.layout));
   BATON_ASSIGN_OR_RETURN(const double bytes, PoolBytes(options));
   BATON_ASSIGN_OR_RETURN(const uint32_t blocks, PoolBlocks(bytes, loaded.layout));
-  BATON_ASSIGN_OR_RETURN(loaded.memory, transport.AllocatePool(uint64_t{blocks} * loaded.layout.BytesPerBlock()));
+  BATON_ASSIGN_OR_RETURN(const std::span<std::byte> memory,
+                         transport.AllocatePool(uint64_t{blocks} * loaded.layout.BytesPerBlock()));
+  loaded.memory = std::make_unique<HostPool>(loaded.layout, memory);
   if (options.probe) loaded.peak = ProbeCpuPeak(*weights, options.threads, kProbeTime);
-  BATON_ASSIGN_OR_RETURN(loaded.runner, CpuRunner::Create(weights, loaded.layout, loaded.memory, runner));
+  BATON_ASSIGN_OR_RETURN(loaded.runner, CpuRunner::Create(weights, loaded.layout, memory, runner));
   return loaded;
 }
 

@@ -1,15 +1,13 @@
 #include "common/handoff/commit_verifier.h"
 
-#include <cstring>
+#include <vector>
 
 #include "absl/container/flat_hash_set.h"
-#include "common/base/hash.h"
 #include "common/base/status.h"
 
 namespace baton {
 
-absl::Status VerifyCommit(const Lease& lease, const CommitMessage& commit, const KvLayout& layout,
-                          std::span<const std::byte> memory) {
+absl::Status VerifyCommit(const Lease& lease, const CommitMessage& commit, PoolMemory& memory) {
   if (commit.token_count != lease.prompt_tokens) {
     return FailedPrecondition("commit of %d prompt tokens, the lease is for %d", commit.token_count,
                               lease.prompt_tokens);
@@ -29,41 +27,15 @@ absl::Status VerifyCommit(const Lease& lease, const CommitMessage& commit, const
       return FailedPrecondition("commit has two first tokens for choice %d", token.choice);
     }
   }
-  const uint64_t block_bytes = layout.BytesPerBlock();
-  for (size_t i = 0; i < lease.prompt_blocks.size(); ++i) {
-    const uint64_t actual = Checksum(memory.subspan(lease.prompt_blocks[i] * block_bytes, block_bytes));
-    if (actual != commit.checksums[i]) {
+  std::vector<uint64_t> actual(lease.prompt_blocks.size());
+  BATON_RETURN_IF_ERROR(memory.Checksums(lease.prompt_blocks, memory.layout().key_order, actual));
+  for (size_t i = 0; i < actual.size(); ++i) {
+    if (actual[i] != commit.checksums[i]) {
       return DataLoss("checksum of leased block %d (pool block %d) is %016x, the writer's was %016x", i,
-                      lease.prompt_blocks[i], actual, commit.checksums[i]);
+                      lease.prompt_blocks[i], actual[i], commit.checksums[i]);
     }
   }
   return absl::OkStatus();
-}
-
-std::span<std::byte> BlockBytes(const KvLayout& layout, std::span<std::byte> memory, BlockId block) {
-  return memory.subspan(block * layout.BytesPerBlock(), layout.BytesPerBlock());
-}
-
-void ZeroUnusedSlots(const KvLayout& layout, std::span<std::byte> memory, BlockId block, uint32_t used) {
-  const uint64_t bytes = BlockOf(layout.dtype).bytes;
-  const uint32_t unused = layout.block_size - used;
-  for (uint32_t layer = 0; layer < layout.layers; ++layer) {
-    for (uint32_t kv = 0; kv < 2; ++kv) {
-      for (uint32_t head = 0; head < layout.kv_heads; ++head) {
-        std::byte* piece = memory.data() + layout.HeadOffset(block, layer, kv, head);
-        if (kv == 0 && layout.key_order == KeyOrder::kByElement) {
-          for (uint32_t element = 0; element < layout.head_dim; ++element) {
-            std::memset(piece + (element * layout.block_size + used) * bytes, 0, unused * bytes);
-          }
-        } else {
-          std::memset(piece + used * layout.head_dim * bytes, 0, unused * layout.head_dim * bytes);
-        }
-        if (layout.has_scales()) {
-          std::memset(piece + layout.HeadBytes() - unused * sizeof(float), 0, unused * sizeof(float));
-        }
-      }
-    }
-  }
 }
 
 }  // namespace baton

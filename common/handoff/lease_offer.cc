@@ -10,6 +10,8 @@ std::string Encode(const TargetDescriptor& descriptor) {
   out.Put(descriptor.incarnation.value);
   out.Put(descriptor.layout_hash.value);
   out.Put(descriptor.numerics_hash.value);
+  out.Put(static_cast<uint8_t>(descriptor.key_order));
+  out.Put(static_cast<uint8_t>(descriptor.allow_mixed_numerics));
   out.Put(descriptor.secret);
   out.PutBytes(descriptor.control_host);
   out.Put(descriptor.control_port);
@@ -24,12 +26,18 @@ absl::StatusOr<TargetDescriptor> DecodeTargetDescriptor(std::string_view bytes) 
   descriptor.incarnation.value = in.Get<uint64_t>();
   descriptor.layout_hash.value = in.Get<uint64_t>();
   descriptor.numerics_hash.value = in.Get<uint64_t>();
+  const auto key_order = in.Get<uint8_t>();
+  descriptor.key_order = static_cast<KeyOrder>(key_order);
+  descriptor.allow_mixed_numerics = in.Get<uint8_t>() != 0;
   descriptor.secret = in.Get<uint64_t>();
   descriptor.control_host = in.GetBytes();
   descriptor.control_port = in.Get<uint16_t>();
   descriptor.transport = in.GetBytes();
   descriptor.transport_descriptor = in.GetBytes();
   BATON_RETURN_IF_ERROR(in.Finish("target descriptor"));
+  if (key_order > static_cast<uint8_t>(KeyOrder::kByElement)) {
+    return InvalidArgument("target descriptor with key order %d", key_order);
+  }
   return descriptor;
 }
 

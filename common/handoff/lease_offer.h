@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/base/ids.h"
+#include "common/kv/layout.h"
 #include "common/transport/control_messages.h"
 
 namespace baton {
@@ -17,6 +18,8 @@ struct TargetDescriptor {
   Incarnation incarnation;
   LayoutHash layout_hash;
   NumericsHash numerics_hash;
+  KeyOrder key_order = KeyOrder::kBySlot;  // in which the target wants keys, and checksums over them
+  bool allow_mixed_numerics = false;
   uint64_t secret = 0;
   std::string control_host;
   uint16_t control_port = 0;

@@ -68,6 +68,13 @@ void LeaseTable::Cancel(const LeaseKey& key) {
   }
 }
 
+void LeaseTable::Withdraw(const LeaseKey& key) {
+  Lease* lease = Match(key);
+  if (lease == nullptr) return;
+  lease->on_end = nullptr;
+  Close(*lease, LeaseAnswer::kDiscarded, "withdrawn");
+}
+
 AnswerMessage LeaseTable::Attach(Incarnation peer, const LeaseKey& key) {
   Lease* lease = Match(key);
   if (lease == nullptr) return AnswerOfTheDead(peer, key);

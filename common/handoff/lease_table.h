@@ -68,6 +68,8 @@ class LeaseTable {
   absl::StatusOr<Lease> Reserve(uint32_t prompt_tokens, uint32_t prompt_blocks, uint32_t choices, OnLeaseEnd on_end);
   absl::Status Renew(const LeaseKey& key);  // NOT_FOUND when over
   void Cancel(const LeaseKey& key);
+  // Takes back a lease that nobody was told of; on_end is not called.
+  void Withdraw(const LeaseKey& key);
 
   AnswerMessage Attach(Incarnation peer, const LeaseKey& key);
 

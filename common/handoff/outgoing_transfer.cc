@@ -3,16 +3,16 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/base/hash.h"
 #include "common/base/status.h"
 #include "common/handoff/put_plan.h"
 
 namespace baton {
 
-OutgoingTransfer::OutgoingTransfer(uint64_t id, LeaseOffer offer, std::shared_ptr<TransferEnd> end,
+OutgoingTransfer::OutgoingTransfer(uint64_t id, LeaseOffer offer, KeyOrder key_order, std::shared_ptr<TransferEnd> end,
                                    const TransferContext* context, TransferWires* wires)
     : id_(id),
       offer_(std::move(offer)),
+      key_order_(key_order),
       end_(std::move(end)),
       context_(context),
       wires_(wires),
@@ -86,14 +86,14 @@ void OutgoingTransfer::ApplyPush(PushCall call) {
   tokens_done_ = call.tokens_done;
   blocks_ = std::move(call.blocks);
   // A block that is filled in part may still change; the prompt's last one goes with the commit.
-  PutUpTo(std::min(tokens_done_ / context_->layout.block_size, prompt_blocks()), call.called);
+  PutUpTo(std::min(tokens_done_ / context_->memory->layout().block_size, prompt_blocks()), call.called);
 }
 
 void OutgoingTransfer::ApplyCommit() {
-  if (context_->layout.BlocksFor(commit_->prompt_tokens) != prompt_blocks()) {
+  if (context_->memory->layout().BlocksFor(commit_->prompt_tokens) != prompt_blocks()) {
     Stop(HandoffOutcome::kFailed,
          absl::StrFormat("prompt of %d tokens ends in block %d, the lease in block %d", commit_->prompt_tokens,
-                         context_->layout.BlocksFor(commit_->prompt_tokens), prompt_blocks()));
+                         context_->memory->layout().BlocksFor(commit_->prompt_tokens), prompt_blocks()));
     return;
   }
   if (tokens_done_ != commit_->prompt_tokens) {
@@ -108,7 +108,7 @@ void OutgoingTransfer::ApplyCommit() {
 // Checksums follow the put, so that hashing overlaps with the transfer.
 void OutgoingTransfer::PutUpTo(uint32_t last, TimePoint pushed) {
   if (last <= next_block_) return;
-  const auto runs = PlanPuts(context_->layout, context_->memory, offer_, blocks_, next_block_, last);
+  const auto runs = PlanPuts(*context_->memory, key_order_, offer_, blocks_, next_block_, last);
   if (!runs.ok()) {
     Stop(HandoffOutcome::kFailed, StatusMessage(runs.status()));
     return;
@@ -123,13 +123,13 @@ void OutgoingTransfer::PutUpTo(uint32_t last, TimePoint pushed) {
   ++open_flushes_;
   result_.chunks.push_back({pushed, now, now, last - next_block_});
   result_.blocks += last - next_block_;
-  result_.bytes += (last - next_block_) * context_->layout.BytesPerBlock();
-  for (const PutRun& run : *runs) {
-    for (uint64_t offset = 0; offset < run.bytes; offset += context_->layout.BytesPerBlock()) {
-      checksums_.push_back(Checksum({run.source + offset, context_->layout.BytesPerBlock()}));
-    }
-  }
+  result_.bytes += (last - next_block_) * context_->memory->layout().BytesPerBlock();
+  const size_t hashed = checksums_.size();
+  checksums_.resize(hashed + last - next_block_);
+  const absl::Status checksums = context_->memory->Checksums(
+      std::span(blocks_).subspan(next_block_, last - next_block_), key_order_, std::span(checksums_).subspan(hashed));
   next_block_ = last;
+  if (!checksums.ok()) Stop(HandoffOutcome::kFailed, StatusMessage(checksums));
 }
 
 void OutgoingTransfer::OnFlushed(size_t chunk, TimePoint when) {

@@ -21,7 +21,7 @@
 #include "common/base/clock.h"
 #include "common/handoff/lease_offer.h"
 #include "common/handoff/sender.h"
-#include "common/kv/layout.h"
+#include "common/kv/pool_memory.h"
 #include "common/transport/control_messages.h"
 #include "common/transport/kv_transport.h"
 
@@ -29,8 +29,7 @@ namespace baton {
 
 // What all transfers of a sender share.
 struct TransferContext {
-  KvLayout layout;
-  std::span<const std::byte> memory;
+  PoolMemory* memory = nullptr;  // this worker's pool
   const Clock* clock = nullptr;
 };
 
@@ -55,8 +54,9 @@ struct TransferEnd {
 
 class OutgoingTransfer {
  public:
-  OutgoingTransfer(uint64_t id, LeaseOffer offer, std::shared_ptr<TransferEnd> end, const TransferContext* context,
-                   TransferWires* wires);
+  // `key_order` is the target's.
+  OutgoingTransfer(uint64_t id, LeaseOffer offer, KeyOrder key_order, std::shared_ptr<TransferEnd> end,
+                   const TransferContext* context, TransferWires* wires);
 
   uint64_t id() const { return id_; }
   bool done() const { return stage_ == Stage::kDone; }
@@ -111,6 +111,7 @@ class OutgoingTransfer {
 
   const uint64_t id_;
   const LeaseOffer offer_;
+  const KeyOrder key_order_;
   const std::shared_ptr<TransferEnd> end_;
   const TransferContext* const context_;
   TransferWires* const wires_;

@@ -22,10 +22,10 @@ constexpr size_t kMaxWaitingAnswers = 16;
 
 class Receiver final : public HandoffReceiver, public ControlHandler, public WriteGate {
  public:
-  Receiver(const ReceiverOptions& options, const LeaseLimits& limits, const KvLayout& layout, BlockPool* pool,
-           std::span<std::byte> memory, KvTransport* transport, const Clock* clock)
+  Receiver(const ReceiverOptions& options, const LeaseLimits& limits, BlockPool* pool, PoolMemory* memory,
+           KvTransport* transport, const Clock* clock)
       : options_(options),
-        layout_(layout),
+        layout_(memory->layout()),
         max_lease_blocks_(limits.max_leased_blocks),
         memory_(memory),
         transport_(transport),
@@ -44,15 +44,16 @@ class Receiver final : public HandoffReceiver, public ControlHandler, public Wri
     transport_->SetWriteGate(nullptr);
   }
 
-  absl::Status Listen(const KvLayout& layout, NumericsHash numerics, Incarnation self) {
+  absl::Status Listen(NumericsHash numerics, Incarnation self) {
     BATON_ASSIGN_OR_RETURN(std::string transport_descriptor, transport_->Describe());
     ControlHello hello;
     hello.incarnation = self;
-    hello.layout_hash = layout.Hash();
+    hello.layout_hash = layout_.Hash();
     hello.numerics_hash = numerics;
     hello.secret = RandomU64();
     hello.name = "baton-decode";
     hello.host_id = LocalHostId();
+    hello.allow_mixed_numerics = options_.control.allow_mixed_numerics;
     thread_ = std::thread([this] { Loop(); });
     transport_->SetWriteGate(this);
     BATON_ASSIGN_OR_RETURN(
@@ -61,6 +62,8 @@ class Receiver final : public HandoffReceiver, public ControlHandler, public Wri
     target.incarnation = self;
     target.layout_hash = hello.layout_hash;
     target.numerics_hash = numerics;
+    target.key_order = layout_.key_order;
+    target.allow_mixed_numerics = hello.allow_mixed_numerics;
     target.secret = hello.secret;
     target.control_host = options_.advertise_host.empty() ? options_.control_host : options_.advertise_host;
     target.control_port = server_->port();
@@ -88,8 +91,13 @@ class Receiver final : public HandoffReceiver, public ControlHandler, public Wri
           lease, table_.Reserve(request.prompt_tokens, prompt_blocks, request.choices, std::move(request.on_end)));
     }
     // Nobody knows the lease yet, so nothing can end it while its blocks are zeroed. Prompt blocks are written whole.
-    for (const BlockId block : lease.growth_blocks) ZeroUnusedSlots(layout_, memory_, block, 0);
+    // What earlier holders of the blocks enqueued is over then as well, so that nothing writes beside the writer.
+    const absl::Status zeroed = memory_->Zero(lease.growth_blocks, 0);
     absl::MutexLock lock(&mutex_);
+    if (!zeroed.ok()) {
+      table_.Withdraw(lease.key);
+      return zeroed;
+    }
     BATON_RETURN_IF_ERROR(table_.Renew(lease.key));
     return LeaseOffer{lease.key, request.pinned_blocks, std::move(lease.prompt_blocks), target_};
   }
@@ -223,9 +231,9 @@ class Receiver final : public HandoffReceiver, public ControlHandler, public Wri
     const Lease* lease = pending.lease;
     CommitMessage message = pending.message;
     mutex_.Unlock();
-    const absl::Status verified = VerifyCommit(*lease, message, layout_, memory_);
+    absl::Status verified = VerifyCommit(*lease, message, *memory_);
     const uint32_t used = (message.token_count - 1) % layout_.block_size + 1;
-    if (verified.ok()) ZeroUnusedSlots(layout_, memory_, lease->prompt_blocks.back(), used);
+    if (verified.ok()) verified = memory_->Zero({&lease->prompt_blocks.back(), 1}, used);
     mutex_.Lock();
     const AnswerMessage reply = table_.FinishCommit(id, verified, std::move(message.first_tokens));
     const std::vector<Answer> answers = std::move(commits_.at(id).answers);
@@ -246,7 +254,7 @@ class Receiver final : public HandoffReceiver, public ControlHandler, public Wri
   const ReceiverOptions options_;
   const KvLayout layout_;
   const uint32_t max_lease_blocks_;
-  const std::span<std::byte> memory_;
+  PoolMemory* const memory_;
   KvTransport* const transport_;
   const absl::Duration reap_interval_;
   std::string target_;  // encoded TargetDescriptor; set before the first Reserve
@@ -264,14 +272,14 @@ class Receiver final : public HandoffReceiver, public ControlHandler, public Wri
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<HandoffReceiver>> HandoffReceiver::Start(const ReceiverOptions& options,
-                                                                        const KvLayout& layout, NumericsHash numerics,
-                                                                        Incarnation self, BlockPool* pool,
-                                                                        std::span<std::byte> memory,
+                                                                        NumericsHash numerics, Incarnation self,
+                                                                        BlockPool* pool, PoolMemory* memory,
                                                                         KvTransport* transport, const Clock* clock) {
+  const KvLayout& layout = memory->layout();
   if (layout.BytesPerBlock() == 0) return InvalidArgument("KV layout with blocks of 0 bytes");
-  if (memory.size() / layout.BytesPerBlock() < pool->size()) {
+  if (memory->blocks() < pool->size()) {
     return InvalidArgument("%d KV blocks of %d bytes need more than the %d bytes of the pool", pool->size(),
-                           layout.BytesPerBlock(), memory.size());
+                           layout.BytesPerBlock(), memory->bytes());
   }
   LeaseLimits limits;
   limits.duration = options.lease_duration;
@@ -281,8 +289,8 @@ absl::StatusOr<std::unique_ptr<HandoffReceiver>> HandoffReceiver::Start(const Re
   limits.max_quarantined_blocks =
       static_cast<uint32_t>(std::clamp(options.max_quarantined_share, 0.0, 1.0) * pool->size());
   limits.block_bytes = layout.BytesPerBlock();
-  auto receiver = std::make_unique<Receiver>(options, limits, layout, pool, memory, transport, clock);
-  BATON_RETURN_IF_ERROR(receiver->Listen(layout, numerics, self));
+  auto receiver = std::make_unique<Receiver>(options, limits, pool, memory, transport, clock);
+  BATON_RETURN_IF_ERROR(receiver->Listen(numerics, self));
   return receiver;
 }
 

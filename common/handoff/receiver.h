@@ -16,7 +16,7 @@
 #include "common/base/ids.h"
 #include "common/handoff/lease_offer.h"
 #include "common/kv/block_pool.h"
-#include "common/kv/layout.h"
+#include "common/kv/pool_memory.h"
 #include "common/transport/control_connection.h"
 #include "common/transport/kv_transport.h"
 
@@ -64,10 +64,10 @@ struct HandoffCounts {
 
 class HandoffReceiver {
  public:
-  // `pool`, `transport`, `clock` outlive it. `memory` is the transport's pool. Sets the transport's write gate.
-  static absl::StatusOr<std::unique_ptr<HandoffReceiver>> Start(const ReceiverOptions& options, const KvLayout& layout,
-                                                                NumericsHash numerics, Incarnation self,
-                                                                BlockPool* pool, std::span<std::byte> memory,
+  // `pool`, `memory`, `transport`, `clock` outlive it. `memory` is the transport's pool. Sets the transport's write
+  // gate.
+  static absl::StatusOr<std::unique_ptr<HandoffReceiver>> Start(const ReceiverOptions& options, NumericsHash numerics,
+                                                                Incarnation self, BlockPool* pool, PoolMemory* memory,
                                                                 KvTransport* transport, const Clock* clock);
   // Ends every open lease with UNAVAILABLE; blocks that a writer may still reach stay quarantined in the pool.
   virtual ~HandoffReceiver() = default;

@@ -65,9 +65,11 @@ class Sender final : public HandoffSender {
       return FailedPrecondition("layout hash %016x of the decode worker, %016x here", target.layout_hash.value,
                                 context_.self.layout_hash.value);
     }
-    if (target.numerics_hash != context_.self.numerics_hash) {
-      return FailedPrecondition("numerics hash %016x of the decode worker, %016x here", target.numerics_hash.value,
-                                context_.self.numerics_hash.value);
+    if (target.numerics_hash != context_.self.numerics_hash &&
+        !(target.allow_mixed_numerics && context_.self.allow_mixed_numerics)) {
+      return FailedPrecondition(
+          "numerics hash %016x of the decode worker, %016x here: --allow_mixed_numerics is not set on both",
+          target.numerics_hash.value, context_.self.numerics_hash.value);
     }
     if (target.transport != context_.transport->name()) {
       return FailedPrecondition("transport %s of the decode worker, %s here", target.transport,
@@ -100,17 +102,17 @@ class Sender final : public HandoffSender {
 }  // namespace
 
 std::unique_ptr<HandoffSender> HandoffSender::Create(const ControlOptions& options, std::string name,
-                                                     const KvLayout& layout, NumericsHash numerics, Incarnation self,
-                                                     std::span<const std::byte> memory, KvTransport* transport,
-                                                     const Clock* clock) {
+                                                     NumericsHash numerics, Incarnation self, PoolMemory* memory,
+                                                     KvTransport* transport, const Clock* clock) {
   LinkContext context;
-  context.transfer = TransferContext{layout, memory, clock};
+  context.transfer = TransferContext{memory, clock};
   context.control = options;
   context.self.incarnation = self;
-  context.self.layout_hash = layout.Hash();
+  context.self.layout_hash = memory->layout().Hash();
   context.self.numerics_hash = numerics;
   context.self.name = std::move(name);
   context.self.host_id = LocalHostId();
+  context.self.allow_mixed_numerics = options.allow_mixed_numerics;
   context.transport = transport;
   return std::make_unique<Sender>(std::move(context));
 }

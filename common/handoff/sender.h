@@ -14,7 +14,7 @@
 #include "common/base/clock.h"
 #include "common/base/ids.h"
 #include "common/handoff/lease_offer.h"
-#include "common/kv/layout.h"
+#include "common/kv/pool_memory.h"
 #include "common/transport/control_connection.h"
 #include "common/transport/kv_transport.h"
 
@@ -53,11 +53,10 @@ class OutgoingHandoff {
 
 class HandoffSender {
  public:
-  // `transport` and `clock` outlive it; `memory` is this worker's own pool. Owns one thread, and one
-  // for each target, which connects, puts and computes checksums: a target that does not answer holds up no other.
-  static std::unique_ptr<HandoffSender> Create(const ControlOptions& options, std::string name, const KvLayout& layout,
-                                               NumericsHash numerics, Incarnation self,
-                                               std::span<const std::byte> memory, KvTransport* transport,
+  // `memory`, this worker's own pool, `transport` and `clock` outlive it. Owns one thread, and one
+  // for each target, which connects, puts and asks for checksums: a target that does not answer holds up no other.
+  static std::unique_ptr<HandoffSender> Create(const ControlOptions& options, std::string name, NumericsHash numerics,
+                                               Incarnation self, PoolMemory* memory, KvTransport* transport,
                                                const Clock* clock);
   virtual ~HandoffSender() = default;
   // `on_done` is called exactly once, from one of the sender's threads; after it nothing reads this worker's blocks for

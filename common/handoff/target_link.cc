@@ -82,8 +82,8 @@ std::shared_ptr<OutgoingHandoff> TargetLink::Begin(LeaseOffer offer, std::functi
 }
 
 void TargetLink::OnBegin(uint64_t id, LeaseOffer offer, std::shared_ptr<TransferEnd> end) {
-  transfers_.emplace(id, std::make_unique<OutgoingTransfer>(id, std::move(offer), std::move(end), &context_->transfer,
-                                                            static_cast<TransferWires*>(this)));
+  transfers_.emplace(id, std::make_unique<OutgoingTransfer>(id, std::move(offer), target_.key_order, std::move(end),
+                                                            &context_->transfer, static_cast<TransferWires*>(this)));
   absl::Status connected;
   if (shutting_down_) {
     connected = Unavailable("the sender shuts down");
@@ -125,7 +125,9 @@ absl::Status TargetLink::ConnectControl() {
 
 absl::Status TargetLink::ConnectSession() {
   if (session_ != nullptr) return absl::OkStatus();
-  BATON_ASSIGN_OR_RETURN(session_, context_->transport->Connect(target_.transport_descriptor));
+  BATON_ASSIGN_OR_RETURN(session_,
+                         context_->transport->Connect(target_.transport_descriptor,
+                                                      PutSource{context_->transfer.memory, target_.key_order}));
   ++session_number_;
   return absl::OkStatus();
 }

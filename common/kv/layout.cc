@@ -13,7 +13,6 @@ LayoutHash KvLayout::Hash() const {
   fields.Put(kv_heads);
   fields.Put(head_dim);
   fields.Put(block_size);
-  fields.Put(static_cast<uint8_t>(key_order));
   return LayoutHash{HashText(fields.Take()).low};
 }
 

@@ -11,7 +11,7 @@
 
 namespace baton {
 
-inline constexpr uint32_t kLayoutVersion = 2;
+inline constexpr uint32_t kLayoutVersion = 3;
 
 // Inside a head's piece.
 enum class KeyOrder : uint8_t {
@@ -39,7 +39,8 @@ struct KvLayout {
   }
   bool has_scales() const { return dtype == DType::kI8; }
 
-  // Equal hashes: blocks may be exchanged byte for byte.
+  // Equal hashes: blocks may be exchanged, byte for byte but for the order of their keys, which a writer puts into the
+  // target's.
   LayoutHash Hash() const;
 
   friend bool operator==(const KvLayout&, const KvLayout&) = default;

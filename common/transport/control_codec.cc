@@ -69,6 +69,7 @@ std::string EncodeHello(const ControlHello& hello) {
   out.Put(hello.secret);
   out.PutBytes(std::string_view(hello.name).substr(0, kMaxReasonBytes));
   out.PutBytes(std::string_view(hello.host_id).substr(0, kMaxReasonBytes));
+  out.Put(static_cast<uint8_t>(hello.allow_mixed_numerics));
   return out.Take();
 }
 
@@ -83,6 +84,7 @@ absl::StatusOr<ControlHello> DecodeHello(std::string_view body) {
   hello.secret = in.Get<uint64_t>();
   hello.name = in.GetBytes();
   hello.host_id = in.GetBytes();
+  hello.allow_mixed_numerics = in.Get<uint8_t>() != 0;
   BATON_RETURN_IF_ERROR(in.Finish("control hello"));
   return hello;
 }
@@ -96,9 +98,9 @@ absl::Status CheckHello(const ControlHello& self, const ControlHello& peer) {
     return FailedPrecondition("%s has KV layout hash %016x, %s has %016x", peer.name, peer.layout_hash.value, self.name,
                               self.layout_hash.value);
   }
-  if (peer.numerics_hash != self.numerics_hash) {
-    return FailedPrecondition("%s has numerics hash %016x, %s has %016x", peer.name, peer.numerics_hash.value,
-                              self.name, self.numerics_hash.value);
+  if (peer.numerics_hash != self.numerics_hash && !(peer.allow_mixed_numerics && self.allow_mixed_numerics)) {
+    return FailedPrecondition("%s has numerics hash %016x, %s has %016x, and they do not both allow mixed numerics",
+                              peer.name, peer.numerics_hash.value, self.name, self.numerics_hash.value);
   }
   return absl::OkStatus();
 }

@@ -56,7 +56,8 @@ std::string EncodeHello(const ControlHello& hello);
 // A hello of another protocol version yields that version and nothing else.
 absl::StatusOr<ControlHello> DecodeHello(std::string_view body);
 
-// FAILED_PRECONDITION naming both sides and values when version, layout hash or numerics hash differ.
+// FAILED_PRECONDITION naming both sides and values when version, layout hash or, unless both allow it, numerics hash
+// differ.
 absl::Status CheckHello(const ControlHello& self, const ControlHello& peer);
 
 std::string EncodeRefusal(const absl::Status& status);

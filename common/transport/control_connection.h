@@ -24,6 +24,8 @@ struct ControlOptions {
   Duration suspect_after = std::chrono::seconds(3);    // silence; must exceed two heartbeats
   Duration connect_timeout = std::chrono::seconds(5);  // connect and hello
   Duration lost_after = std::chrono::seconds(30);      // bytes unacknowledged for so long end the connection: kLost
+  // Of a sender and a receiver: hand over between workers of equal layout and unequal numerics, if the peer does too.
+  bool allow_mixed_numerics = false;
 };
 
 enum class PeerEvent : uint8_t {
@@ -38,7 +40,7 @@ class ControlHandler {
  public:
   using Answer = std::function<void(AnswerMessage)>;  // callable from any thread, once; a no-op when the peer is gone
   virtual ~ControlHandler() = default;
-  // Versions and hashes are equal, and the secret is the server's unless that is 0. Not OK: refused, the text goes to
+  // Versions and hashes fit, and the secret is the server's unless that is 0. Not OK: refused, the text goes to
   // the peer.
   virtual absl::Status OnHello(const ControlHello& hello) = 0;
   // A peer with several connections is suspect when all are silent, and gone or lost when its last one ends.

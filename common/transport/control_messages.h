@@ -13,10 +13,11 @@
 
 namespace baton {
 
-inline constexpr uint32_t kControlProtocolVersion = 1;
+inline constexpr uint32_t kControlProtocolVersion = 2;
 inline constexpr uint32_t kMaxControlFrameBytes = 16u << 20;
 
-// First message in both directions. Unequal versions or hashes refuse each other by name.
+// First message in both directions. Unequal versions or hashes refuse each other by name; but unequal numerics do not
+// when both sides allow them.
 struct ControlHello {
   uint32_t protocol_version = kControlProtocolVersion;
   Incarnation incarnation;
@@ -25,6 +26,7 @@ struct ControlHello {
   uint64_t secret = 0;  // writer -> target: the target's secret as its descriptor gave it
   std::string name;     // for logs: "baton-prefill 10.0.0.3:9102"
   std::string host_id;  // boot id + network namespace: equal means the same host, where end of file proves an exit
+  bool allow_mixed_numerics = false;
 };
 
 // This process's ControlHello::host_id.

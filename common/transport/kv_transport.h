@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/base/ids.h"
+#include "common/kv/pool_memory.h"
 
 namespace baton {
 
@@ -28,9 +29,17 @@ struct WriteStamp {
 };
 
 struct PutRun {
-  const std::byte* source = nullptr;
-  uint64_t target_offset = 0;  // bytes from the start of the target's pool
+  const std::byte* source = nullptr;  // memory of this process; null: the session's PutSource, from source_offset on
+  uint64_t target_offset = 0;         // bytes from the start of the target's pool
   uint64_t bytes = 0;
+  uint64_t source_offset = 0;
+};
+
+// Where runs without a source pointer come from: this worker's pool, which outlives the session, with keys put into the
+// order of the target's.
+struct PutSource {
+  PoolMemory* pool = nullptr;
+  KeyOrder key_order = KeyOrder::kBySlot;
 };
 
 // Asked on the target around every message-emulated write, on the transport's thread. Must be fast.
@@ -64,8 +73,7 @@ class KvSession {
 };
 
 struct TransportCapabilities {
-  bool one_sided = false;      // puts may land without the target's help and cannot be refused once started
-  bool device_memory = false;  // AllocatePool can return device memory
+  bool one_sided = false;  // puts may land without the target's help and cannot be refused once started
 };
 
 class KvTransport {
@@ -76,13 +84,23 @@ class KvTransport {
   virtual TransportCapabilities capabilities() const = 0;
 
   // The pool: one allocation, zeroed, aligned to 4,096 bytes, writable by peers; lives as long as the transport. Once.
+  // FAILED_PRECONDITION where this transport moves bytes of devices only.
   virtual absl::StatusOr<std::span<std::byte>> AllocatePool(uint64_t bytes) = 0;
 
-  // Opaque bytes with which a peer connects; needs AllocatePool before.
+  // Instead of AllocatePool, for a pool that does not lie in this process's memory; it outlives the transport. Once.
+  // FAILED_PRECONDITION where this transport cannot.
+  virtual absl::Status UsePool(PoolMemory* pool) = 0;
+
+  // Opaque bytes with which a peer connects; needs AllocatePool or UsePool before.
   virtual absl::StatusOr<std::string> Describe() const = 0;
 
   // INVALID_ARGUMENT for a descriptor that is not this transport's, UNAVAILABLE when the peer does not answer.
-  virtual absl::StatusOr<std::unique_ptr<KvSession>> Connect(const std::string& descriptor) = 0;
+  // FAILED_PRECONDITION for a source that this transport cannot read.
+  virtual absl::StatusOr<std::unique_ptr<KvSession>> Connect(const std::string& descriptor,
+                                                             const PutSource& source) = 0;
+  absl::StatusOr<std::unique_ptr<KvSession>> Connect(const std::string& descriptor) {
+    return Connect(descriptor, PutSource{});
+  }
 
   // Must be set before peers connect; null admits nothing that can be refused.
   virtual void SetWriteGate(WriteGate* gate) = 0;

@@ -6,25 +6,36 @@
 
 namespace baton {
 
-absl::Status CheckRuns(std::span<const PutRun> runs, uint64_t pool_bytes) {
+absl::Status CheckRuns(std::span<const PutRun> runs, uint64_t pool_bytes, const PutSource& source) {
+  const uint64_t source_bytes = source.pool == nullptr ? 0 : source.pool->bytes();
   for (const PutRun& run : runs) {
     if (run.target_offset > pool_bytes || run.bytes > pool_bytes - run.target_offset) {
       return OutOfRange("put of %d bytes at offset %d does not fit the peer's pool of %d bytes", run.bytes,
                         run.target_offset, pool_bytes);
     }
-    if (run.source == nullptr && run.bytes > 0) return InvalidArgument("put of %d bytes has no source", run.bytes);
+    if (run.source != nullptr || run.bytes == 0) continue;
+    if (source.pool == nullptr) return InvalidArgument("put of %d bytes has no source", run.bytes);
+    if (run.source_offset > source_bytes || run.bytes > source_bytes - run.source_offset) {
+      return OutOfRange("put of %d bytes from offset %d of a source of %d bytes", run.bytes, run.source_offset,
+                        source_bytes);
+    }
   }
   return absl::OkStatus();
+}
+
+bool Continues(const PutRun& run, const PutRun& next) {
+  if ((run.source == nullptr) != (next.source == nullptr)) return false;
+  const bool in_source = run.source == nullptr ? run.source_offset + run.bytes == next.source_offset
+                                               : run.source + run.bytes == next.source;
+  return in_source && run.target_offset + run.bytes == next.target_offset;
 }
 
 std::vector<PutRun> ArrangeRuns(std::span<const PutRun> runs, uint64_t max_bytes) {
   std::vector<PutRun> joined;
   for (const PutRun& run : runs) {
     if (run.bytes == 0) continue;
-    PutRun* last = joined.empty() ? nullptr : &joined.back();
-    if (last != nullptr && last->source + last->bytes == run.source &&
-        last->target_offset + last->bytes == run.target_offset) {
-      last->bytes += run.bytes;
+    if (!joined.empty() && Continues(joined.back(), run)) {
+      joined.back().bytes += run.bytes;
     } else {
       joined.push_back(run);
     }
@@ -33,7 +44,13 @@ std::vector<PutRun> ArrangeRuns(std::span<const PutRun> runs, uint64_t max_bytes
   pieces.reserve(joined.size());
   for (const PutRun& run : joined) {
     for (uint64_t done = 0; done < run.bytes; done += max_bytes) {
-      pieces.push_back({run.source + done, run.target_offset + done, std::min(max_bytes, run.bytes - done)});
+      PutRun piece{run.source, run.target_offset + done, std::min(max_bytes, run.bytes - done), run.source_offset};
+      if (run.source == nullptr) {
+        piece.source_offset += done;
+      } else {
+        piece.source += done;
+      }
+      pieces.push_back(piece);
     }
   }
   return pieces;

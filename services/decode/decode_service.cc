@@ -35,10 +35,9 @@ absl::Status DecodeServiceImpl::Attach(const std::shared_ptr<WorkerRuntime>& run
   options.max_leased_share = decode_.max_leased_share;
   options.max_quarantined_share = decode_.max_quarantined_share;
   options.control = config_.control;
-  BATON_ASSIGN_OR_RETURN(
-      context->receiver,
-      HandoffReceiver::Start(options, runtime->layout, runtime->numerics, runtime->incarnation, runtime->pool.get(),
-                             runtime->memory, runtime->transport.get(), &runtime->clock));
+  BATON_ASSIGN_OR_RETURN(context->receiver,
+                         HandoffReceiver::Start(options, runtime->numerics, runtime->incarnation, runtime->pool.get(),
+                                                runtime->memory.get(), runtime->transport.get(), &runtime->clock));
   metrics_.Attach(context->receiver, std::floor(decode_.max_quarantined_share * runtime->pool->size()));
   absl::MutexLock lock(&mutex_);
   context_ = std::move(context);

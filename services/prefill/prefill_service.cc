@@ -15,9 +15,9 @@ absl::Status PrefillServiceImpl::Attach(const std::shared_ptr<WorkerRuntime>& ru
   context->metrics = &metrics_;
   context->runtime = runtime;
   context->transport = std::string(runtime->transport->name());
-  context->sender = HandoffSender::Create(config_.control, "baton-prefill " + config_.transport.bind_host,
-                                          runtime->layout, runtime->numerics, runtime->incarnation, runtime->memory,
-                                          runtime->transport.get(), &runtime->clock);
+  context->sender =
+      HandoffSender::Create(config_.control, "baton-prefill " + config_.transport.bind_host, runtime->numerics,
+                            runtime->incarnation, runtime->memory.get(), runtime->transport.get(), &runtime->clock);
   absl::MutexLock lock(&mutex_);
   context_ = std::move(context);
   accepting_ = true;

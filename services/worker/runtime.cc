@@ -53,15 +53,15 @@ absl::StatusOr<std::unique_ptr<WorkerRuntime>> WorkerRuntime::Load(const WorkerC
   BATON_ASSIGN_OR_RETURN(ComputeModel loaded, LoadOnEngine(std::move(model), compute, *runtime->transport,
                                                            LogProgress(log, "loading weights")));
   runtime->layout = loaded.layout;
-  runtime->memory = loaded.memory;
+  runtime->memory = std::move(loaded.memory);
   runtime->peak = loaded.peak;
   runtime->engine_name = compute.engine;
   runtime->weights_format = loaded.weights_format;
   runtime->runner = std::move(loaded.runner);
   runtime->numerics = runtime->runner->numerics_hash();
-  const auto blocks = static_cast<uint32_t>(runtime->memory.size() / runtime->layout.BytesPerBlock());
+  const uint32_t blocks = runtime->memory->blocks();
   if (config.bandwidth_probe) {
-    const absl::StatusOr<double> probed = ProbeBandwidth(*runtime->transport, runtime->memory.size());
+    const absl::StatusOr<double> probed = ProbeBandwidth(*runtime->transport, runtime->memory->bytes());
     if (probed.ok()) runtime->probed_bytes_per_second = *probed;
     if (!probed.ok()) log.Warning("bandwidth probe failed", {{"error", StatusMessage(probed.status())}});
   }
@@ -79,7 +79,7 @@ absl::StatusOr<std::unique_ptr<WorkerRuntime>> WorkerRuntime::Load(const WorkerC
                             {"weights", runtime->weights_format},
                             {"weights_bytes", loaded.weights_bytes},
                             {"kv_dtype", DTypeName(runtime->layout.dtype)},
-                            {"kv_pool_gib", static_cast<double>(runtime->memory.size()) / kGiB},
+                            {"kv_pool_gib", static_cast<double>(runtime->memory->bytes()) / kGiB},
                             {"kv_blocks", blocks},
                             {"swap_blocks", runtime->runner->swap_slots()},
                             {"kv_block_bytes", runtime->layout.BytesPerBlock()},

@@ -18,6 +18,7 @@
 #include "common/engine/runner.h"
 #include "common/kv/block_pool.h"
 #include "common/kv/layout.h"
+#include "common/kv/pool_memory.h"
 #include "common/model/model_config.h"
 #include "common/telemetry/log.h"
 #include "common/telemetry/span.h"
@@ -43,8 +44,8 @@ struct WorkerRuntime {
 
   // In the order of construction; destroyed in reverse.
   SteadyClock clock;
+  std::unique_ptr<PoolMemory> memory;  // the pool's bytes
   std::unique_ptr<KvTransport> transport;
-  std::span<std::byte> memory;  // the pool's bytes, the transport's
   std::unique_ptr<BlockPool> pool;
   std::unique_ptr<Runner> runner;
   std::unique_ptr<Engine> engine;

@@ -105,8 +105,9 @@ class HeldTransport final : public KvTransport {
   TransportCapabilities capabilities() const override { return inner_->capabilities(); }
   absl::StatusOr<std::span<std::byte>> AllocatePool(uint64_t bytes) override { return inner_->AllocatePool(bytes); }
   absl::StatusOr<std::string> Describe() const override { return inner_->Describe(); }
-  absl::StatusOr<std::unique_ptr<KvSession>> Connect(const std::string& descriptor) override {
-    BATON_ASSIGN_OR_RETURN(auto inner, inner_->Connect(descriptor));
+  absl::Status UsePool(PoolMemory* pool) override { return inner_->UsePool(pool); }
+  absl::StatusOr<std::unique_ptr<KvSession>> Connect(const std::string& descriptor, const PutSource& source) override {
+    BATON_ASSIGN_OR_RETURN(auto inner, inner_->Connect(descriptor, source));
     return std::make_unique<HeldSession>(std::move(inner), &valve_);
   }
   void SetWriteGate(WriteGate* gate) override { inner_->SetWriteGate(gate); }

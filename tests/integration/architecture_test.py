@@ -21,7 +21,7 @@ LAYERS = {
     "common/device": BASE,
     "common/sampling": BASE,
     "common/routing": BASE,
-    "common/transport": BASE | {"common/device", "kernels", "common/telemetry"},
+    "common/transport": BASE | {"common/device", "common/kv", "kernels", "common/telemetry"},
     "common/model": BASE | {"kernels", "common/weights"},
     "common/handoff": BASE | {"common/kv", "common/transport", "common/telemetry", "common/sampling"},
     "common/engine": BASE | {"kernels", "common/config", "common/telemetry", "common/text", "common/weights", "common/kv",

@@ -31,8 +31,8 @@ using Done = std::function<void(const absl::Status&)>;
 
 class NcclSession final : public KvSession {
  public:
-  NcclSession(NcclDescriptor target, int device, TimePoint deadline)
-      : target_(std::move(target)), device_(device), deadline_(deadline), thread_([this] { Run(); }) {}
+  NcclSession(NcclDescriptor target, const PutSource& source, int device, TimePoint deadline)
+      : target_(std::move(target)), source_(source), device_(device), deadline_(deadline), thread_([this] { Run(); }) {}
 
   ~NcclSession() override {
     {
@@ -50,7 +50,7 @@ class NcclSession final : public KvSession {
   }
 
   absl::Status Put(const WriteStamp& stamp, std::span<const PutRun> runs) override {
-    BATON_RETURN_IF_ERROR(CheckRuns(runs, target_.pool_bytes));
+    BATON_RETURN_IF_ERROR(CheckRuns(runs, target_.pool_bytes, source_));
     std::vector<NcclPiece> pieces = CutPieces(stamp, runs);
     {
       absl::MutexLock lock(&mutex_);
@@ -244,6 +244,7 @@ class NcclSession final : public KvSession {
   }
 
   const NcclDescriptor target_;
+  const PutSource source_;
   const int device_;
   const TimePoint deadline_;
   WakeFd wake_;
@@ -266,8 +267,9 @@ class NcclSession final : public KvSession {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<KvSession>> OpenNcclSession(NcclDescriptor target, int device, TimePoint deadline) {
-  auto session = std::make_unique<NcclSession>(std::move(target), device, deadline);
+absl::StatusOr<std::unique_ptr<KvSession>> OpenNcclSession(NcclDescriptor target, const PutSource& source, int device,
+                                                           TimePoint deadline) {
+  auto session = std::make_unique<NcclSession>(std::move(target), source, device, deadline);
   BATON_RETURN_IF_ERROR(session->WaitOpen());
   return session;
 }

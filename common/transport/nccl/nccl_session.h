@@ -12,6 +12,7 @@
 namespace baton {
 
 // UNAVAILABLE when the target is not there by `deadline`.
-absl::StatusOr<std::unique_ptr<KvSession>> OpenNcclSession(NcclDescriptor target, int device, TimePoint deadline);
+absl::StatusOr<std::unique_ptr<KvSession>> OpenNcclSession(NcclDescriptor target, const PutSource& source, int device,
+                                                           TimePoint deadline);
 
 }  // namespace baton

@@ -22,7 +22,7 @@ class NcclTransport final : public KvTransport {
   explicit NcclTransport(const TransportOptions& options) : host_(options.bind_host), device_(options.device) {}
 
   std::string_view name() const override { return "nccl"; }
-  TransportCapabilities capabilities() const override { return {.one_sided = false, .device_memory = true}; }
+  TransportCapabilities capabilities() const override { return {.one_sided = false}; }
 
   absl::StatusOr<std::span<std::byte>> AllocatePool(uint64_t bytes) override {
     if (inbound_ != nullptr) return FailedPrecondition("the pool of %d bytes exists", pool_.size());
@@ -39,14 +39,16 @@ class NcclTransport final : public KvTransport {
     return pool_;
   }
 
+  absl::Status UsePool(PoolMemory*) override { return FailedPrecondition("no pools of devices"); }
+
   absl::StatusOr<std::string> Describe() const override {
     if (inbound_ == nullptr) return FailedPrecondition("no pool was allocated");
     return EncodeNcclDescriptor({instance_, secret_, host_, inbound_->port(), pool_.size()});
   }
 
-  absl::StatusOr<std::unique_ptr<KvSession>> Connect(const std::string& descriptor) override {
+  absl::StatusOr<std::unique_ptr<KvSession>> Connect(const std::string& descriptor, const PutSource& source) override {
     BATON_ASSIGN_OR_RETURN(NcclDescriptor target, DecodeNcclDescriptor(descriptor));
-    return OpenNcclSession(std::move(target), device_, std::chrono::steady_clock::now() + kConnectTimeout);
+    return OpenNcclSession(std::move(target), source, device_, std::chrono::steady_clock::now() + kConnectTimeout);
   }
 
   void SetWriteGate(WriteGate* gate) override {

@@ -61,8 +61,9 @@ class OutboundTable {
 
 class UcxSession final : public KvSession {
  public:
-  UcxSession(UcxEngine* engine, OutboundTable* table, uint64_t id, std::shared_ptr<UcxOutbound> outbound)
-      : engine_(engine), table_(table), id_(id), outbound_(std::move(outbound)) {}
+  UcxSession(UcxEngine* engine, OutboundTable* table, uint64_t id, const PutSource& source,
+             std::shared_ptr<UcxOutbound> outbound)
+      : engine_(engine), table_(table), id_(id), source_(source), outbound_(std::move(outbound)) {}
   ~UcxSession() override {
     absl::Notification closed;
     engine_->Post([&] {
@@ -76,7 +77,7 @@ class UcxSession final : public KvSession {
   }
 
   absl::Status Put(const WriteStamp& stamp, std::span<const PutRun> runs) override {
-    BATON_RETURN_IF_ERROR(CheckRuns(runs, outbound_->pool_bytes()));
+    BATON_RETURN_IF_ERROR(CheckRuns(runs, outbound_->pool_bytes(), source_));
     BATON_RETURN_IF_ERROR(outbound_->status());
     engine_->Post([outbound = outbound_, stamp, copy = std::vector<PutRun>(runs.begin(), runs.end())] {
       outbound->AddPut(stamp, copy);
@@ -92,6 +93,7 @@ class UcxSession final : public KvSession {
   UcxEngine* const engine_;
   OutboundTable* const table_;
   const uint64_t id_;
+  const PutSource source_;
   const std::shared_ptr<UcxOutbound> outbound_;
 };
 
@@ -125,7 +127,7 @@ class UcxTransport final : public KvTransport {
   }
 
   std::string_view name() const override { return "ucx"; }
-  TransportCapabilities capabilities() const override { return {.one_sided = one_sided_, .device_memory = false}; }
+  TransportCapabilities capabilities() const override { return {.one_sided = one_sided_}; }
 
   absl::StatusOr<std::span<std::byte>> AllocatePool(uint64_t bytes) override {
     if (memory_ != nullptr) return FailedPrecondition("the pool of %d bytes exists", pool_.size());
@@ -136,13 +138,15 @@ class UcxTransport final : public KvTransport {
     return pool_;
   }
 
+  absl::Status UsePool(PoolMemory*) override { return FailedPrecondition("no pools of devices"); }
+
   absl::StatusOr<std::string> Describe() const override {
     if (memory_ == nullptr) return FailedPrecondition("no pool was allocated");
     return EncodeUcxDescriptor({instance_, engine_->worker_address(), remote_key_,
                                 reinterpret_cast<uintptr_t>(pool_.data()), pool_.size(), message_puts_});
   }
 
-  absl::StatusOr<std::unique_ptr<KvSession>> Connect(const std::string& descriptor) override {
+  absl::StatusOr<std::unique_ptr<KvSession>> Connect(const std::string& descriptor, const PutSource& source) override {
     BATON_ASSIGN_OR_RETURN(UcxDescriptor target, DecodeUcxDescriptor(descriptor));
     const uint64_t id = RandomU64();
     auto outbound = std::make_shared<UcxOutbound>(engine_.get(), id, std::move(target), message_puts_);
@@ -157,7 +161,7 @@ class UcxTransport final : public KvTransport {
     });
     answered.WaitForNotification();
     // Its destructor takes down what a failed open left.
-    auto session = std::make_unique<UcxSession>(engine_.get(), &outbound_, id, std::move(outbound));
+    auto session = std::make_unique<UcxSession>(engine_.get(), &outbound_, id, source, std::move(outbound));
     if (!opened.ok()) return opened;
     return session;
   }

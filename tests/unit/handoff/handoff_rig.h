@@ -16,6 +16,7 @@
 #include "common/handoff/receiver.h"
 #include "common/handoff/sender.h"
 #include "common/kv/block_pool.h"
+#include "common/kv/host_pool.h"
 #include "common/transport/local/local_transport.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -54,9 +55,10 @@ struct DecodeEnd {
       : layout(kv_layout),
         transport(MakeLocalTransport(std::move(network), message_puts)),
         memory(transport->AllocatePool(blocks * layout.BytesPerBlock()).value()),
+        pool_memory(layout, memory),
         pool(blocks) {
     receiver =
-        HandoffReceiver::Start(options, layout, numerics, incarnation, &pool, memory, transport.get(), &clock).value();
+        HandoffReceiver::Start(options, numerics, incarnation, &pool, &pool_memory, transport.get(), &clock).value();
   }
 
   absl::StatusOr<LeaseOffer> Reserve(uint32_t prompt_tokens, uint32_t pinned_blocks = 0, uint32_t choices = 1) {
@@ -81,6 +83,7 @@ struct DecodeEnd {
   FakeClock clock;
   std::unique_ptr<KvTransport> transport;
   std::span<std::byte> memory;
+  HostPool pool_memory;
   BlockPool pool;
   Recorder<absl::StatusOr<CommittedHandoff>> ends;
   std::unique_ptr<HandoffReceiver> receiver;  // last: its threads use the rest
@@ -89,11 +92,12 @@ struct DecodeEnd {
 struct PrefillEnd {
   explicit PrefillEnd(std::shared_ptr<LocalNetwork> network, bool message_puts = false, uint32_t blocks = 64)
       : transport(MakeLocalTransport(std::move(network), message_puts)),
-        memory(transport.AllocatePool(blocks * kTinyLayout.BytesPerBlock()).value()) {
+        memory(transport.AllocatePool(blocks * kTinyLayout.BytesPerBlock()).value()),
+        pool_memory(kTinyLayout, memory) {
     FillRandom(memory, 5);
     ControlOptions options;
     options.connect_timeout = std::chrono::seconds(5);
-    sender = HandoffSender::Create(options, "prefill", kTinyLayout, kNumerics, incarnation, memory, &transport, &clock);
+    sender = HandoffSender::Create(options, "prefill", kNumerics, incarnation, &pool_memory, &transport, &clock);
   }
 
   std::shared_ptr<OutgoingHandoff> Begin(const LeaseOffer& offer) {
@@ -114,6 +118,7 @@ struct PrefillEnd {
   SteadyClock clock;
   HeldTransport transport;
   std::span<std::byte> memory;
+  HostPool pool_memory;
   Recorder<HandoffResult> results;
   std::unique_ptr<HandoffSender> sender;
 };

@@ -11,15 +11,17 @@ using ::testing::HasSubstr;
 class PutPlan : public ::testing::Test {
  protected:
   absl::StatusOr<std::vector<PutRun>> Plan(std::vector<BlockId> source, std::vector<BlockId> target,
-                                           uint32_t first_block, uint32_t first, uint32_t last) const {
+                                           uint32_t first_block, uint32_t first, uint32_t last,
+                                           KeyOrder order = kTinyLayout.key_order) const {
     LeaseOffer offer;
     offer.first_block = first_block;
     offer.blocks = std::move(target);
-    return PlanPuts(kTinyLayout, memory_, offer, source, first, last);
+    return PlanPuts(pool_, order, offer, source, first, last);
   }
   uint64_t SourceBlock(const PutRun& run) const { return (run.source - memory_.data()) / kTinyLayout.BytesPerBlock(); }
 
-  const std::vector<std::byte> memory_ = std::vector<std::byte>(16 * kTinyLayout.BytesPerBlock());
+  std::vector<std::byte> memory_ = std::vector<std::byte>(16 * kTinyLayout.BytesPerBlock());
+  const HostPool pool_{kTinyLayout, memory_};
 };
 
 // source  3 4 5 | 9 | 10
@@ -33,6 +35,16 @@ TEST_F(PutPlan, NeighboursOnBothSidesShareARun) {
   EXPECT_EQ(SourceBlock(runs[1]), 9u);
   EXPECT_EQ(runs[1].target_offset, 10 * kTinyLayout.BytesPerBlock());
   EXPECT_EQ(runs[2].target_offset, 12 * kTinyLayout.BytesPerBlock());
+}
+
+// Where keys must change their order, the transport reads through the pool: runs name places in it.
+TEST_F(PutPlan, RunsForAnotherOrderOfKeysHaveNoPointer) {
+  const auto runs = Plan({3, 4, 9}, {7, 8, 9}, 0, 0, 3, KeyOrder::kBySlot).value();
+  ASSERT_EQ(runs.size(), 2u);
+  EXPECT_EQ(runs[0].source, nullptr);
+  EXPECT_EQ(runs[0].source_offset, 3 * kTinyLayout.BytesPerBlock());
+  EXPECT_EQ(runs[0].bytes, 2 * kTinyLayout.BytesPerBlock());
+  EXPECT_EQ(runs[1].source_offset, 9 * kTinyLayout.BytesPerBlock());
 }
 
 TEST_F(PutPlan, TargetBlocksCountFromTheFirstThatIsNotPinned) {

@@ -281,8 +281,8 @@ TEST(Sender, PD_12_MuteTargetEndsItsHandoffsByDeadline) {
   FakeClock clock;
   HeldTransport transport(MakeLocalTransport(network, false));
   const auto memory = transport.AllocatePool(8 * kTinyLayout.BytesPerBlock()).value();
-  auto sender = HandoffSender::Create({}, "prefill", kTinyLayout, kNumerics, Incarnation{RandomU64()}, memory,
-                                      &transport, &clock);
+  HostPool pool(kTinyLayout, memory);
+  auto sender = HandoffSender::Create({}, "prefill", kNumerics, Incarnation{RandomU64()}, &pool, &transport, &clock);
   Recorder<HandoffResult> results;
   const auto handoff = sender->Begin(target.Offer(), [&](const HandoffResult& result) { results.Add(result); });
   ASSERT_TRUE(handler.attaches.WaitForCount(1));
