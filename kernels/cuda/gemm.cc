@@ -75,6 +75,8 @@ void Gemm::DestroyPlan::operator()(Plan* plan) const {
 
 void Gemm::DestroyContext::operator()(cublasLtContext* context) const { cublasLtDestroy(context); }
 
+bool Gemm::LibraryFound() { return cublasLtGetVersion() != 0; }
+
 Error Gemm::Create(void* workspace, bool deterministic, std::unique_ptr<Gemm>& gemm) {
   cublasLtHandle_t context;
   const cublasStatus_t status = cublasLtCreate(&context);

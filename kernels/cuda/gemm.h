@@ -23,6 +23,9 @@ class Gemm {
   // Bytes of device memory that a Gemm works in.
   static constexpr uint64_t kWorkspaceBytes = uint64_t{32} << 20;
 
+  // Whether cuBLASLt is on this machine; its library is loaded when it is used first.
+  static bool LibraryFound();
+
   // `workspace`: kWorkspaceBytes, aligned to 256, of this Gemm alone. Deterministic: one algorithm for all numbers of
   // rows, chosen for kDeterministicRows, and no sum over k that is split, so that a row's result does not depend on its
   // neighbours.

@@ -26,6 +26,9 @@ class CudaGemm : public CudaTest {
   }
 };
 
+// Needs no device.
+TEST(CudaGemmLibrary, IsFoundWhereTheToolkitIs) { EXPECT_TRUE(cuda::Gemm::LibraryFound()); }
+
 TEST_F(CudaGemm, MultipliesRowsByTheTransposedWeights) {
   constexpr int64_t kOutputs = 40, kInputs = 64;
   for (const bool deterministic : {false, true}) {
