@@ -5,14 +5,14 @@
 #include <functional>
 #include <limits>
 
-#include "common/sampling/fixed_math.h"
+#include "common/base/fixed_math.h"
 #include "common/sampling/logit_blocks.h"
 
 namespace baton {
 namespace {
 
 constexpr float kImpossible = -std::numeric_limits<float>::infinity();
-constexpr float kLeastWeight = 1.0f / 1099511627776.0f;  // as KeptPrefix has it
+constexpr float kLeastWeight = 1.0f / kMassUnits;  // as KeptPrefix has it
 // Most of a top_p set weighs more: the likely tokens of a language model are few.
 constexpr float kLikelyWeight = 1.0f / 4096;
 // Memory for more is given back: every running sequence has a chooser.
@@ -94,7 +94,7 @@ TokenId Chooser::DrawFromCandidates(const Request& request, KeptPrefix kept) con
 TokenId Chooser::DrawFromAll(const Request& request) {
   masses_.resize(maxima_.size());
   const uint64_t mass = BlockMasses(request.logits, maxima_, request.max, request.temperature, masses_);
-  uint64_t target = static_cast<uint64_t>(static_cast<unsigned __int128>(request.random) * mass >> 64);  // below mass
+  uint64_t target = MultiplyHigh(request.random, mass);
   size_t block = 0;
   while (target >= masses_[block]) target -= masses_[block++];
   const std::span<const float> part = LogitBlockAt(request.logits, block);

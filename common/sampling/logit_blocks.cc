@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "common/sampling/fixed_math.h"
+#include "common/base/fixed_math.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "common/sampling/logit_blocks.cc"

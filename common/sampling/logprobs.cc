@@ -4,7 +4,7 @@
 #include <array>
 #include <limits>
 
-#include "common/sampling/fixed_math.h"
+#include "common/base/fixed_math.h"
 #include "common/sampling/weights.h"
 
 namespace baton {
@@ -17,7 +17,7 @@ RawDistribution::RawDistribution(std::span<const float> logits, float max) : log
     for (size_t i = 0; i < piece.size(); ++i) weights[i] = ExpNonPositive(piece[i] - max);
     for (size_t i = 0; i < piece.size(); ++i) mass += WeightMass(weights[i]);
   }
-  log_sum_ = Log(static_cast<double>(mass) / 1099511627776.0);
+  log_sum_ = Log(static_cast<double>(mass) / kMassUnits);
 }
 
 float RawDistribution::Logprob(float logit) const { return static_cast<float>((logit - max_) - log_sum_); }

@@ -5,9 +5,9 @@
 #include <limits>
 #include <vector>
 
+#include "common/base/philox.h"
 #include "common/sampling/chooser.h"
 #include "common/sampling/logprobs.h"
-#include "common/sampling/philox.h"
 #include "common/sampling/weights.h"
 
 namespace baton {

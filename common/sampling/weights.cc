@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <limits>
 
-#include "common/sampling/fixed_math.h"
+#include "common/base/fixed_math.h"
 
 namespace baton {
 namespace {
@@ -71,11 +72,6 @@ KeptPrefix KeepTopK(std::span<const float> weights, KeptPrefix kept, uint32_t k)
   return ShortestPrefix(weights, kept, std::max<uint32_t>(k, 1), [](float) { return uint64_t{1}; });
 }
 
-uint64_t ShareOfMass(uint64_t mass, float p) {
-  const uint64_t scaled = static_cast<uint64_t>(static_cast<double>(p) * 4294967296.0);
-  return std::max<uint64_t>(static_cast<uint64_t>(static_cast<unsigned __int128>(mass) * scaled >> 32), 1);
-}
-
 KeptPrefix KeepMass(std::span<const float> weights, KeptPrefix kept, uint64_t goal) {
   return ShortestPrefix(weights, kept, goal, WeightMass);
 }
@@ -85,15 +81,9 @@ KeptPrefix KeepTopP(std::span<const float> weights, KeptPrefix kept, float p) {
   return KeepMass(weights, kept, ShareOfMass(KeptMass(weights, kept), p));
 }
 
-KeptPrefix KeepMinP(KeptPrefix kept, float p) {
-  const uint32_t bits = std::bit_cast<uint32_t>(std::min(p, 1.0f));
-  if (bits <= kept.smallest_bits) return kept;
-  return {bits, std::numeric_limits<TokenId>::max()};
-}
-
 TokenId DrawToken(std::span<const float> weights, KeptPrefix kept, uint64_t random) {
   const uint64_t mass = KeptMass(weights, kept);
-  const auto target = static_cast<uint64_t>(static_cast<unsigned __int128>(random) * mass >> 64);  // below mass
+  const uint64_t target = MultiplyHigh(random, mass);
   uint64_t passed = 0;
   TokenId last = 0;
   for (size_t id = 0; id < weights.size(); ++id) {

@@ -108,9 +108,6 @@ __device__ __forceinline__ float Exp2(float x) {
   return y;
 }
 
-// High half of the product.
-__device__ __forceinline__ uint64_t MultiplyHigh(uint64_t a, uint64_t b) { return __umul64hi(a, b); }
-
 // Hands out the block's dynamic shared memory, each array aligned to 16. Every thread takes the same arrays in the same
 // order; a launch asks for SharedBytes<T>(count) of each.
 class SharedArena {

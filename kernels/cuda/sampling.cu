@@ -2,10 +2,12 @@
 #include <cfloat>
 #include <cmath>
 
+#include "common/base/fixed_math.h"
+#include "common/base/philox.h"
+#include "common/base/weight_mass.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/primitives.h"
 #include "kernels/cuda/sampling.h"
-#include "kernels/cuda/sampling_math.h"
 
 namespace baton::cuda {
 namespace {
@@ -16,25 +18,18 @@ constexpr int kBins = 1024;
 constexpr float kImpossible = -INFINITY;
 constexpr float kGreedyTemperature = 1e-4f;
 
-// What is left over of the tokens in the order "weight descending, then id ascending".
-struct Kept {
-  uint32_t smallest_bits;
-  int last_id;
-
-  __device__ __forceinline__ bool Keeps(uint32_t bits, int id) const {
-    return bits > smallest_bits || (bits == smallest_bits && id <= last_id);
-  }
-};
-
 // A block works on one row. Its threads go over the vocabulary together; each returns the same values.
 class RowSampler {
  public:
-  __device__ RowSampler(const float* logits, int vocab, const SampleRow& row, const TokenRule* rules, float* weights)
-      : logits_(logits),
+  __device__ RowSampler(const SampleInputs& inputs, const SampleRow& row, float* weights, TopToken* tops)
+      : logits_(inputs.logits + row.logits * inputs.stride),
         weights_(weights),
-        rules_(rules + row.first_rule),
+        biases_(inputs.biases + row.first_bias),
+        masked_(inputs.masked + row.first_masked),
+        history_(row.history < 0 ? nullptr : inputs.histories + int64_t{row.history} * inputs.vocab),
+        tops_(tops),
         row_(row),
-        vocab_(vocab),
+        vocab_(inputs.vocab),
         thread_(static_cast<int>(threadIdx.x)) {
     histogram_ = shared_.Take<uint64_t>(kBins);
     partial_ = shared_.Take<uint64_t>(kWarps);
@@ -55,33 +50,33 @@ class RowSampler {
       log_sum = RawLogSum(raw_max);
       RawTop(best, raw_max, log_sum, result);
     }
-    if (row_.rules > 0) {
-      for (int i = thread_; i < row_.rules; i += kThreads) Apply(rules_[i]);
-      BlockBarrier();
+    if (ApplyRules()) {
       best = LargestBelow(~uint64_t{0});
       if (best == 0) return Finish(result, -1);
     }
     const bool greedy = row_.temperature <= kGreedyTemperature || row_.top_k == 1 || row_.top_p <= 0.0f;
     const int id = greedy ? IdOf(best) : Draw(LogitOf(best));
     Finish(result, id);
-    if (thread_ == 0 && row_.top >= 0) result->logprob = Logprob(logits_[id], raw_max, log_sum);
+    if (thread_ != 0) return;
+    if (row_.top >= 0) result->logprob = Logprob(logits_[id], raw_max, log_sum);
+    if (history_ != nullptr) history_[id] = (history_[id] | kSeen) + 1;
   }
 
  private:
   __device__ static float Masked(float logit) {
-    return (FloatBits(logit) & 0x7F800000) == 0x7F800000 ? kImpossible : logit;
+    return (std::bit_cast<uint32_t>(logit) & 0x7F800000) == 0x7F800000 ? kImpossible : logit;
   }
   __device__ static float Clamp(float logit) { return fminf(fmaxf(logit, -FLT_MAX), FLT_MAX); }
   // Ordered by logit, then by lower id; above 0 for every possible token.
   __device__ static uint64_t KeyOf(float logit, int id) {
-    const uint32_t bits = FloatBits(logit + 0.0f);  // -0 is as large as 0
+    const uint32_t bits = std::bit_cast<uint32_t>(logit + 0.0f);  // -0 is as large as 0
     const uint32_t ordered = bits >> 31 != 0 ? ~bits : bits | 0x80000000u;
     return logit == kImpossible ? 0 : uint64_t{ordered} << 32 | (0xffffffffu - static_cast<uint32_t>(id));
   }
   __device__ static int IdOf(uint64_t key) { return static_cast<int>(0xffffffffu - static_cast<uint32_t>(key)); }
   __device__ static float LogitOf(uint64_t key) {
     const auto ordered = static_cast<uint32_t>(key >> 32);
-    return BitsFloat(ordered >> 31 != 0 ? ordered & 0x7fffffffu : ~ordered);
+    return std::bit_cast<float>(ordered >> 31 != 0 ? ordered & 0x7fffffffu : ~ordered);
   }
 
   __device__ void Finish(SampledRow* result, int id) {
@@ -91,16 +86,33 @@ class RowSampler {
     if (row_.top < 0 || id < 0) result->top_count = 0;
   }
 
-  __device__ void Apply(const TokenRule& rule) {
-    if (rule.id < 0 || rule.id >= vocab_) return;
-    float logit = weights_[rule.id];
-    if (logit == kImpossible) return;
-    if (rule.bias != 0.0f) logit = Clamp(logit + rule.bias);
-    if (rule.seen != 0) logit = Clamp(logit > 0 ? logit / row_.repetition_penalty : logit * row_.repetition_penalty);
-    if (rule.count != 0) {
-      logit = Clamp(logit - row_.presence_penalty - row_.frequency_penalty * static_cast<float>(rule.count));
+  // In the order transformers has; impossible tokens stay so. Whether there were any.
+  __device__ bool ApplyRules() {
+    for (int i = thread_; i < row_.biases; i += kThreads) {
+      const LogitBias bias = biases_[i];
+      if (IsPossible(bias.id)) weights_[bias.id] = Clamp(weights_[bias.id] + bias.bias);
     }
-    weights_[rule.id] = rule.masked != 0 ? kImpossible : logit;
+    BlockBarrier();
+    if (history_ != nullptr) {
+      for (int id = thread_; id < vocab_; id += kThreads) {
+        if (history_[id] != 0 && weights_[id] != kImpossible) weights_[id] = Penalized(weights_[id], history_[id]);
+      }
+      BlockBarrier();
+    }
+    for (int i = thread_; i < row_.masked; i += kThreads) {
+      if (IsPossible(masked_[i])) weights_[masked_[i]] = kImpossible;
+    }
+    BlockBarrier();
+    return row_.biases > 0 || row_.masked > 0 || history_ != nullptr;
+  }
+  __device__ bool IsPossible(TokenId id) const { return id >= 0 && id < vocab_ && weights_[id] != kImpossible; }
+  __device__ float Penalized(float logit, uint32_t word) const {
+    if (row_.repetition_penalty != 1.0f) {
+      logit = Clamp(logit > 0 ? logit / row_.repetition_penalty : logit * row_.repetition_penalty);
+    }
+    const uint32_t count = word & ~kSeen;
+    if (count == 0) return logit;
+    return Clamp(logit - row_.presence_penalty - row_.frequency_penalty * static_cast<float>(count));
   }
 
   // Every thread gets the sum (or maximum) of all threads' values.
@@ -130,7 +142,7 @@ class RowSampler {
   __device__ double RawLogSum(float max) {
     uint64_t mass = 0;
     for (int id = thread_; id < vocab_; id += kThreads) mass += WeightMass(ExpNonPositive(weights_[id] - max));
-    return Log(static_cast<double>(Sum(mass)) / 1099511627776.0);
+    return Log(static_cast<double>(Sum(mass)) / kMassUnits);
   }
   __device__ static float Logprob(float logit, float max, double log_sum) {
     return static_cast<float>((static_cast<double>(logit) - static_cast<double>(max)) - log_sum);
@@ -139,8 +151,7 @@ class RowSampler {
     int count = 0;
     for (uint64_t key = best; count < row_.top && key != 0; ++count) {
       if (thread_ == 0) {
-        result->top_ids[count] = IdOf(key);
-        result->top_logprobs[count] = Logprob(LogitOf(key), max, log_sum);
+        tops_[count] = {IdOf(key), Logprob(LogitOf(key), max, log_sum)};
       }
       key = count + 1 < row_.top ? LargestBelow(key) : 0;
     }
@@ -188,14 +199,14 @@ class RowSampler {
   // The shortest prefix of `kept` whose measures add up to `goal`: a radix search over the bits of the weights, ten at
   // a time; measure(bits) is of a weight.
   template <typename Measure>
-  __device__ Kept ShortestPrefix(Kept kept, uint64_t goal, const Measure& measure) {
+  __device__ KeptPrefix ShortestPrefix(KeptPrefix kept, uint64_t goal, const Measure& measure) {
     uint32_t prefix = 0;
     uint64_t above = 0;
     for (int shift = 20; shift >= 0; shift -= 10) {
       for (int bin = thread_; bin < kBins; bin += kThreads) histogram_[bin] = 0;
       BlockBarrier();
       for (int id = thread_; id < vocab_; id += kThreads) {
-        const uint32_t bits = FloatBits(weights_[id]);
+        const uint32_t bits = std::bit_cast<uint32_t>(weights_[id]);
         if (!kept.Keeps(bits, id) || (shift != 20 && bits >> (shift + 10) != prefix)) continue;
         AtomicAdd(&histogram_[bits >> shift & (kBins - 1)], measure(bits));
       }
@@ -207,10 +218,10 @@ class RowSampler {
       BlockBarrier();
     }
     const int last = FirstAbove(goal - above - 1, [&](int id) -> uint64_t {
-      const uint32_t bits = FloatBits(weights_[id]);
+      const uint32_t bits = std::bit_cast<uint32_t>(weights_[id]);
       return bits == prefix && kept.Keeps(bits, id) ? measure(bits) : 0;
     });
-    return last < 0 ? kept : Kept{prefix, last};
+    return last < 0 ? kept : KeptPrefix{prefix, last};
   }
   // By one warp: from the highest bin down, the first at which the sum reaches the goal, or bin 0, and the sum above
   // it.
@@ -233,13 +244,13 @@ class RowSampler {
     found_[1] = above;
   }
 
-  __device__ uint64_t KeptMass(const Kept& kept) {
+  __device__ uint64_t KeptMass(const KeptPrefix& kept) {
     uint64_t mass = 0;
     for (int id = thread_; id < vocab_; id += kThreads) mass += MassIfKept(kept, id);
     return Sum(mass);
   }
-  __device__ uint64_t MassIfKept(const Kept& kept, int id) const {
-    return kept.Keeps(FloatBits(weights_[id]), id) ? WeightMass(weights_[id]) : 0;
+  __device__ uint64_t MassIfKept(const KeptPrefix& kept, int id) const {
+    return kept.Keeps(std::bit_cast<uint32_t>(weights_[id]), id) ? WeightMass(weights_[id]) : 0;
   }
 
   __device__ int Draw(float max) {
@@ -247,18 +258,15 @@ class RowSampler {
       weights_[id] = ExpNonPositive((weights_[id] - max) / row_.temperature);
     }
     BlockBarrier();
-    Kept kept{kSmallestWeightBits, 0x7fffffff};
+    KeptPrefix kept;
     if (row_.top_k > 0 && row_.top_k < static_cast<uint32_t>(vocab_)) {
       kept = ShortestPrefix(kept, row_.top_k, [](uint32_t) { return uint64_t{1}; });
     }
     if (row_.top_p < 1.0f) {
-      const auto scaled = static_cast<uint64_t>(static_cast<double>(row_.top_p) * 4294967296.0);
-      const uint64_t mass = KeptMass(kept);
-      const uint64_t goal = MultiplyHigh(mass, scaled) << 32 | mass * scaled >> 32;
-      kept = ShortestPrefix(kept, goal > 1 ? goal : 1, [](uint32_t bits) { return WeightMass(BitsFloat(bits)); });
+      kept = ShortestPrefix(kept, ShareOfMass(KeptMass(kept), row_.top_p),
+                            [](uint32_t bits) { return WeightMass(std::bit_cast<float>(bits)); });
     }
-    const uint32_t min_p_bits = FloatBits(fminf(row_.min_p, 1.0f));
-    if (min_p_bits > kept.smallest_bits) kept = {min_p_bits, 0x7fffffff};
+    kept = KeepMinP(kept, row_.min_p);
     const uint64_t random = TokenRandom(row_.seed, row_.choice_index, row_.token_index);
     const uint64_t target = MultiplyHigh(random, KeptMass(kept));
     return FirstAbove(target, [&](int id) { return MassIfKept(kept, id); });
@@ -267,7 +275,10 @@ class RowSampler {
   SharedArena shared_;
   const float* logits_;
   float* weights_;  // logits after the rules, then weights
-  const TokenRule* rules_;
+  const LogitBias* biases_;
+  const TokenId* masked_;
+  uint32_t* history_;  // [vocab] or null
+  TopToken* tops_;
   const SampleRow& row_;
   const int vocab_;
   const int thread_;
@@ -277,19 +288,37 @@ class RowSampler {
 };
 
 __global__ void __launch_bounds__(kThreads, 2)
-    SampleKernel(const float* logits, int64_t stride, int vocab, const SampleRow* rows, const TokenRule* rules,
-                 float* scratch, SampledRow* results) {
+    SampleKernel(SampleInputs inputs, const SampleRow* rows, float* scratch, SampledRow* results, TopToken* tops) {
   const int64_t row = blockIdx.x;
-  RowSampler sampler(logits + row * stride, vocab, rows[row], rules, scratch + row * vocab);
+  RowSampler sampler(inputs, rows[row], scratch + row * inputs.vocab, tops + row * kMaxTopTokens);
   sampler.Run(results + row);
+}
+
+// A block is one history.
+__global__ void __launch_bounds__(kThreads)
+    StartHistoryKernel(const HistoryStart* starts, const SeenToken* tokens, int vocab, uint32_t* histories) {
+  const HistoryStart start = starts[blockIdx.x];
+  uint32_t* history = histories + int64_t{start.history} * vocab;
+  for (int id = static_cast<int>(threadIdx.x); id < vocab; id += kThreads) history[id] = 0;
+  BlockBarrier();
+  for (int i = static_cast<int>(threadIdx.x); i < start.count; i += kThreads) {
+    const SeenToken token = tokens[start.first + i];
+    history[token.id] = token.word;
+  }
 }
 
 }  // namespace
 
-Error Sample(const float* logits, int64_t stride, int32_t vocab, const SampleRow* rows, const TokenRule* rules,
-             int64_t row_count, float* scratch, SampledRow* results, Stream stream) {
+Error Sample(const SampleInputs& inputs, const SampleRow* rows, int64_t row_count, float* scratch, SampledRow* results,
+             TopToken* tops, Stream stream) {
   const LaunchShape shape{dim3(static_cast<unsigned>(row_count)), dim3(kThreads), RowSampler::shared_bytes(), stream};
-  return Launch(SampleKernel, shape, logits, stride, vocab, rows, rules, scratch, results);
+  return Launch(SampleKernel, shape, inputs, rows, scratch, results, tops);
+}
+
+Error StartHistories(const HistoryStart* starts, int64_t count, const SeenToken* tokens, int32_t vocab,
+                     uint32_t* histories, Stream stream) {
+  return Launch(StartHistoryKernel, {dim3(static_cast<unsigned>(count)), dim3(kThreads), 0, stream}, starts, tokens,
+                vocab, histories);
 }
 
 }  // namespace baton::cuda

@@ -26,7 +26,7 @@ __global__ void ShufflesKernel(const int32_t* in, int32_t* out) {
   out[64 + lane] = ShuffleUp(value, 2);
   out[96 + lane] = static_cast<int32_t>(Ballot(value > 0));
   const uint64_t wide = Shuffle(static_cast<uint64_t>(value) << 33 | 1u, lane ^ 1);
-  out[128 + lane] = static_cast<int32_t>(MultiplyHigh(wide, uint64_t{1} << 40));
+  out[128 + lane] = static_cast<int32_t>(wide >> 24);
 }
 
 template <typename T>

@@ -25,16 +25,34 @@ struct Choice {
   std::vector<float> logits;
 };
 
+bool Penalizes(const SamplingParams& params) {
+  return params.repetition_penalty != 1.0f || params.presence_penalty != 0 || params.frequency_penalty != 0;
+}
+
 class CudaSampling : public CudaTest {
  protected:
-  std::vector<cuda::SampledRow> Sampled(const std::vector<Choice>& choices) {
+  struct Result {
+    cuda::SampledRow row;
+    std::vector<cuda::TopToken> tops;
+  };
+
+  std::vector<Result> Sampled(const std::vector<Choice>& choices) {
     const auto vocab = static_cast<int32_t>(choices[0].logits.size());
+    const auto count = static_cast<int64_t>(choices.size());
+    // Never empty lists.
     std::vector<cuda::SampleRow> rows;
-    std::vector<cuda::TokenRule> rules;
+    std::vector<cuda::LogitBias> biases(1);
+    std::vector<TokenId> masked(1);
+    std::vector<cuda::HistoryStart> starts;
+    std::vector<cuda::SeenToken> seen(1);
     std::vector<float> logits;
     for (const Choice& choice : choices) {
       const SamplingParams& params = choice.params;
-      cuda::SampleRow row{.seed = params.seed,
+      // Choices have rows of logits and histories in an order of their own.
+      const auto index = static_cast<int32_t>(count - 1 - static_cast<int64_t>(rows.size()));
+      cuda::SampleRow row{.logits = static_cast<int32_t>(rows.size()),
+                          .history = Penalizes(params) ? index : -1,
+                          .seed = params.seed,
                           .choice_index = static_cast<uint32_t>(rows.size()),
                           .token_index = static_cast<uint32_t>(choice.generated.size()),
                           .temperature = params.temperature,
@@ -45,35 +63,65 @@ class CudaSampling : public CudaTest {
                           .presence_penalty = params.presence_penalty,
                           .frequency_penalty = params.frequency_penalty,
                           .top = params.logprobs ? static_cast<int32_t>(*params.logprobs) : -1,
-                          .first_rule = static_cast<int32_t>(rules.size())};
-      std::map<TokenId, cuda::TokenRule> of_token;
-      for (const auto& [id, bias] : params.logit_bias) of_token[id].bias += bias;
-      for (const auto* tokens : {&choice.prompt, &choice.generated}) {
-        for (const TokenId id : *tokens) of_token[id].seen = params.repetition_penalty != 1.0f ? 1 : 0;
-      }
-      for (const TokenId id : choice.generated) ++of_token[id].count;
+                          .first_bias = static_cast<int32_t>(biases.size()),
+                          .biases = static_cast<int32_t>(params.logit_bias.size()),
+                          .first_masked = static_cast<int32_t>(masked.size())};
+      for (const auto& [id, bias] : params.logit_bias) biases.push_back({id, bias});
       if (choice.generated.size() < params.min_tokens) {
-        for (const TokenId id : params.stop_token_ids) of_token[id].masked = 1;
+        masked.insert(masked.end(), params.stop_token_ids.begin(), params.stop_token_ids.end());
       }
-      for (auto& [id, rule] : of_token) {
-        rule.id = id;
-        rules.push_back(rule);
+      row.masked = static_cast<int32_t>(masked.size()) - row.first_masked;
+      if (row.history >= 0) {
+        std::map<TokenId, uint32_t> words;
+        for (const TokenId id : choice.prompt) {
+          if (params.repetition_penalty != 1.0f) words[id] = cuda::kSeen;
+        }
+        for (const TokenId id : choice.generated) words[id] = (words[id] | cuda::kSeen) + 1;
+        starts.push_back({row.history, static_cast<int32_t>(seen.size()), static_cast<int32_t>(words.size())});
+        for (const auto& [id, word] : words) seen.push_back({id, word});
       }
-      row.rules = static_cast<int32_t>(of_token.size());
       rows.push_back(row);
       logits.insert(logits.end(), choice.logits.begin(), choice.logits.end());
       logits.resize(logits.size() + 3, kInfinity);  // rows have a stride
     }
-    rules.push_back({});  // never an empty list
-    const auto count = static_cast<int64_t>(rows.size());
+    auto* histories = NewDevice<uint32_t>(rows.size() * vocab);
+    const size_t started = starts.size();
+    starts.push_back({});
+    Expect(cuda::StartHistories(ToDevice(starts), static_cast<int64_t>(started), ToDevice(seen), vocab, histories,
+                                stream()));
+    const cuda::SampleInputs inputs{.logits = ToDevice(logits),
+                                    .stride = vocab + 3,
+                                    .vocab = vocab,
+                                    .biases = ToDevice(biases),
+                                    .masked = ToDevice(masked),
+                                    .histories = histories};
     auto* results = NewDevice<cuda::SampledRow>(rows.size());
-    Expect(cuda::Sample(ToDevice(logits), vocab + 3, vocab, ToDevice(rows), ToDevice(rules), count,
-                        NewDevice<float>(rows.size() * vocab), results, stream()));
-    return ToHost(results, rows.size());
+    auto* tops = NewDevice<cuda::TopToken>(rows.size() * cuda::kMaxTopTokens);
+    Expect(cuda::Sample(inputs, ToDevice(rows), count, NewDevice<float>(rows.size() * vocab), results, tops, stream()));
+    const std::vector<cuda::SampledRow> sampled = ToHost(results, rows.size());
+    const std::vector<cuda::TopToken> all_tops = ToHost(tops, rows.size() * cuda::kMaxTopTokens);
+    const std::vector<uint32_t> after = ToHost(histories, rows.size() * vocab);
+    std::vector<Result> out;
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const auto first = all_tops.begin() + static_cast<std::ptrdiff_t>(i) * cuda::kMaxTopTokens;
+      out.push_back({sampled[i], {first, first + sampled[i].top_count}});
+      if (rows[i].history >= 0) ExpectRecorded(choices[i], sampled[i].id, &after[size_t(rows[i].history) * vocab]);
+    }
+    return out;
+  }
+
+  // The device keeps count of what it draws.
+  static void ExpectRecorded(const Choice& choice, TokenId drawn, const uint32_t* history) {
+    Sampler sampler(choice.params, 0, static_cast<uint32_t>(choice.logits.size()), choice.prompt, choice.generated);
+    if (drawn >= 0) sampler.Record(drawn);
+    for (size_t id = 0; id < choice.logits.size(); ++id) {
+      const auto entry = sampler.history().find(static_cast<TokenId>(id));
+      ASSERT_EQ(history[id], entry == sampler.history().end() ? 0 : cuda::kSeen | entry->second) << id;
+    }
   }
 
   void ExpectTheCpusTokens(const std::vector<Choice>& choices) {
-    const std::vector<cuda::SampledRow> actual = Sampled(choices);
+    const std::vector<Result> actual = Sampled(choices);
     for (size_t i = 0; i < choices.size(); ++i) {
       SCOPED_TRACE(i);
       const Choice& choice = choices[i];
@@ -82,15 +130,15 @@ class CudaSampling : public CudaTest {
       std::vector<float> scratch = choice.logits;
       const SampledToken expected = sampler.Sample(scratch);
       if (expected.finish == FinishReason::kError) {
-        EXPECT_EQ(actual[i].id, -1);
+        EXPECT_EQ(actual[i].row.id, -1);
         continue;
       }
-      EXPECT_EQ(actual[i].id, expected.id);
-      EXPECT_EQ(actual[i].logprob, expected.logprob);
-      ASSERT_EQ(actual[i].top_count, static_cast<int32_t>(expected.top.size()));
+      EXPECT_EQ(actual[i].row.id, expected.id);
+      EXPECT_EQ(actual[i].row.logprob, expected.logprob);
+      ASSERT_EQ(actual[i].tops.size(), expected.top.size());
       for (size_t j = 0; j < expected.top.size(); ++j) {
-        EXPECT_EQ(actual[i].top_ids[j], expected.top[j].id);
-        EXPECT_EQ(actual[i].top_logprobs[j], expected.top[j].logprob);
+        EXPECT_EQ(actual[i].tops[j].id, expected.top[j].id);
+        EXPECT_EQ(actual[i].tops[j].logprob, expected.top[j].logprob);
       }
     }
   }
@@ -179,7 +227,7 @@ TEST_F(CudaSampling, DrawsFollowTheSeedTheChoiceAndTheIndex) {
   }
   ExpectTheCpusTokens(choices);
   std::set<TokenId> different;
-  for (const cuda::SampledRow& row : Sampled(choices)) different.insert(row.id);
+  for (const Result& result : Sampled(choices)) different.insert(result.row.id);
   EXPECT_GT(different.size(), 25u);
 }
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "common/sampling/fixed_math.h"
+#include "common/base/fixed_math.h"
 #include "common/sampling/logit_blocks.h"
 #include "gtest/gtest.h"
 #include "hwy/highway.h"

@@ -11,7 +11,7 @@
 #include <set>
 #include <utility>
 
-#include "common/sampling/philox.h"
+#include "common/base/philox.h"
 
 namespace baton {
 namespace {

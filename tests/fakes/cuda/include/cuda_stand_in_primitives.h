@@ -108,9 +108,6 @@ void AtomicAdd(T* to, T value) {
 }
 
 inline float Exp2(float x) { return std::exp2(x); }
-inline uint64_t MultiplyHigh(uint64_t a, uint64_t b) {
-  return static_cast<uint64_t>(static_cast<unsigned __int128>(a) * b >> 64);
-}
 
 class SharedArena {
  public:

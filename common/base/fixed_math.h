@@ -1,11 +1,12 @@
 #pragma once
 
 // exp and log from additions, multiplications and divisions only, each rounded as IEEE 754 says: the same bits on every
-// machine, whatever its libm or the width of its SIMD unit.
+// machine, whatever its libm or the width of its SIMD unit, and on a device.
 
-#include <algorithm>
 #include <bit>
 #include <cstdint>
+
+#include "common/base/host_device.h"
 
 namespace baton {
 
@@ -13,8 +14,8 @@ namespace baton {
 inline constexpr float kSmallestExponent = -28.0f;
 
 // exp(x) for x <= 0, in [0, 1]; exactly 1 for 0 and exactly 0 below kSmallestExponent. Relative error under 3e-7.
-inline float ExpNonPositive(float x) {
-  const float clamped = std::max(x, kSmallestExponent);
+BATON_HOST_DEVICE float ExpNonPositive(float x) {
+  const float clamped = x < kSmallestExponent ? kSmallestExponent : x;
   constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it leaves the nearest integer in the low mantissa bits
   const float n = (clamped * 1.44269504f + kRound) - kRound;
   // ln 2 in two parts; the first has few enough bits for n times it to be exact.
@@ -29,12 +30,12 @@ inline float ExpNonPositive(float x) {
   sum = sum * r + 1.0f;
   sum = sum * r + 1.0f;
   const float scale = std::bit_cast<float>((static_cast<int32_t>(n) + 127) << 23);
-  const float value = std::min(sum * scale, 1.0f);
-  return x < kSmallestExponent ? 0.0f : value;
+  const float value = sum * scale;
+  return x < kSmallestExponent ? 0.0f : value > 1.0f ? 1.0f : value;
 }
 
 // ln(x) for finite normal x > 0. Relative error a few ulp.
-inline double Log(double x) {
+BATON_HOST_DEVICE double Log(double x) {
   const uint64_t bits = std::bit_cast<uint64_t>(x);
   int exponent = static_cast<int>(bits >> 52) - 1023;
   double mantissa = std::bit_cast<double>((bits & 0xFFFFFFFFFFFFFULL) | 0x3FF0000000000000ULL);

@@ -6,9 +6,11 @@
 #include <array>
 #include <cstdint>
 
+#include "common/base/host_device.h"
+
 namespace baton {
 
-inline std::array<uint32_t, 4> Philox4x32(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key) {
+BATON_HOST_DEVICE std::array<uint32_t, 4> Philox4x32(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key) {
   for (int round = 0; round < 10; ++round) {
     const uint64_t product0 = uint64_t{0xD2511F53} * counter[0];
     const uint64_t product1 = uint64_t{0xCD9E8D57} * counter[2];
@@ -21,7 +23,7 @@ inline std::array<uint32_t, 4> Philox4x32(std::array<uint32_t, 4> counter, std::
 }
 
 // 64 uniform bits for one token of one choice of one request.
-inline uint64_t TokenRandom(uint64_t seed, uint32_t choice_index, uint32_t token_index) {
+BATON_HOST_DEVICE uint64_t TokenRandom(uint64_t seed, uint32_t choice_index, uint32_t token_index) {
   const auto bits =
       Philox4x32({choice_index, token_index, 0, 0}, {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
   return uint64_t{bits[1]} << 32 | bits[0];
