@@ -92,6 +92,7 @@ absl::Status WorkerConfig::Finish() {
   if (preemption == "swap" && compute.swap_gib == 0) {
     return InvalidArgument("--preemption is swap and --swap_gib 0; swapping needs host memory");
   }
+  compute.threads = static_cast<int>(threads);
   control.heartbeat = FromSeconds(heartbeat_seconds);
   control.suspect_after = FromSeconds(suspect_seconds);
   if (model_name.empty()) {
