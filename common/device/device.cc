@@ -32,6 +32,12 @@ absl::StatusOr<DeviceInfo> Open(int ordinal) {
 
 absl::Status Use(int ordinal) { return ToStatus(cudaSetDevice(ordinal), "choosing the CUDA device"); }
 
+absl::StatusOr<int> Current() {
+  int ordinal = 0;
+  BATON_RETURN_IF_ERROR(ToStatus(cudaGetDevice(&ordinal), "asking for the CUDA device"));
+  return ordinal;
+}
+
 absl::Status ToStatus(int error, std::string_view what) {
   const auto cuda_error = static_cast<cudaError_t>(error);
   if (cuda_error == cudaSuccess) return absl::OkStatus();

@@ -26,6 +26,8 @@ absl::StatusOr<DeviceInfo> Open(int ordinal);
 // Makes `ordinal`, which Open has seen, the calling thread's device: memory, streams and events are made on it and
 // kernels go to it.
 absl::Status Use(int ordinal);
+// The calling thread's device: the first, unless it chose one.
+absl::StatusOr<int> Current();
 
 // OK for 0. `error` is a cudaError_t, or a kernel's cuda::Error; `what` was being done.
 absl::Status ToStatus(int error, std::string_view what);

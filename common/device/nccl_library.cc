@@ -39,3 +39,15 @@ BATON_FORWARD_RESULT(ncclRecv,
                      (void* to, size_t count, ncclDataType_t type, int peer, ncclComm_t communicator,
                       cudaStream_t stream),
                      (to, count, type, peer, communicator, stream))
+BATON_FORWARD_RESULT(ncclCommInitAll, (ncclComm_t * communicators, int count, const int* devices),
+                     (communicators, count, devices))
+BATON_FORWARD_RESULT(ncclGroupStart, (), ())
+BATON_FORWARD_RESULT(ncclGroupEnd, (), ())
+BATON_FORWARD_RESULT(ncclAllReduce,
+                     (const void* from, void* to, size_t count, ncclDataType_t type, ncclRedOp_t operation,
+                      ncclComm_t communicator, cudaStream_t stream),
+                     (from, to, count, type, operation, communicator, stream))
+BATON_FORWARD_RESULT(ncclAllGather,
+                     (const void* from, void* to, size_t count, ncclDataType_t type, ncclComm_t communicator,
+                      cudaStream_t stream),
+                     (from, to, count, type, communicator, stream))

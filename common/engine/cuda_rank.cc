@@ -47,8 +47,10 @@ CudaRank::CudaRank(std::shared_ptr<const CudaWeights> weights, const KvLayout& l
 
 absl::Status CudaRank::Allocate() {
   const model::ModelConfig& config = weights_->config;
+  const CudaShare& share = weights_->share;
   const uint64_t size = BlockOf(weights_->dtype).bytes;
-  const uint64_t rows = limits_.rows, batch = limits_.batch;
+  const uint64_t rows = limits_.rows, batch = limits_.batch, ranks = weights_->shard.ranks;
+  const uint64_t logits_of_rank = alone() ? 0 : batch * vocab_per_rank() * sizeof(float);
   BATON_ASSIGN_OR_RETURN(stream_, device::Stream::Create());
   const auto allocate = [](device::Memory& memory, uint64_t bytes,
                            device::MemoryKind kind = device::MemoryKind::kDevice) {
@@ -62,13 +64,16 @@ absl::Status CudaRank::Allocate() {
       {&input_memory_, CudaStepInputs::In(nullptr, limits_).bytes},
       {&hidden_, rows * config.hidden * sizeof(float)},
       {&normed_, rows * config.hidden * size},
-      {&qkv_, rows * (config.q_rows() + 2 * config.kv_rows()) * size},
-      {&context_, rows * config.q_rows() * size},
-      {&delta_, rows * config.hidden * size},
-      {&gate_up_, rows * 2 * config.intermediate * size},
-      {&ffn_, rows * config.intermediate * size},
+      {&qkv_, rows * (share.heads + 2 * share.kv_heads) * config.head_dim * size},
+      {&context_, rows * share.heads * config.head_dim * size},
+      {&delta_, rows * config.hidden * (alone() ? size : sizeof(float))},
+      {&parts_, alone() || !gathers_parts() ? 0 : ranks * rows * config.hidden * sizeof(float)},
+      {&gate_up_, rows * 2 * share.intermediate * size},
+      {&ffn_, rows * share.intermediate * size},
       {&selected_, batch * config.hidden * size},
-      {&logits_, batch * config.vocab * sizeof(float)},
+      {&logits_, weights_->shard.rank == 0 ? batch * config.vocab * sizeof(float) : 0},
+      {&own_logits_, logits_of_rank},
+      {&all_logits_, ranks * logits_of_rank},
       {&attention_, decode_bytes},
       {&gemm_workspace_, cuda::Gemm::kWorkspaceBytes},
   };
@@ -96,69 +101,111 @@ absl::Status CudaRank::Product(const void* x, const void* w, int64_t rows, int64
                   "enqueueing a matrix product");
 }
 
-absl::Status CudaRank::EnqueueStep(const CudaStepShape& shape) {
-  if (shape.rows == 0) return absl::OkStatus();
-  const model::ModelConfig& config = weights_->config;
-  BATON_ENQUEUE(cuda::Embedding(weights_->dtype, weights_->embedding, inputs_.tokens, shape.rows, config.hidden,
-                                hidden_.as<float>(), stream_.get()));
-  for (uint32_t layer = 0; layer < config.layers; ++layer) BATON_RETURN_IF_ERROR(EnqueueLayer(layer, shape));
-  return shape.wanted == 0 ? absl::OkStatus() : EnqueueHead(shape);
+absl::Status CudaRank::EnqueueEmbedding(const CudaStepShape& shape) {
+  BATON_ENQUEUE(cuda::Embedding(weights_->dtype, weights_->embedding, inputs_.tokens, shape.rows,
+                                weights_->config.hidden, hidden_.as<float>(), stream_.get()));
+  return absl::OkStatus();
 }
 
-absl::Status CudaRank::EnqueueHead(const CudaStepShape& shape) {
+absl::Status CudaRank::AddAndNorm(const float* bias, const float* norm, const CudaStepShape& shape) {
   const model::ModelConfig& config = weights_->config;
-  const DType dtype = weights_->dtype;
-  BATON_ENQUEUE(cuda::AddRmsNorm(dtype, hidden_.as<float>(), delta_.data(), nullptr, weights_->final_norm,
-                                 config.rms_norm_eps, shape.rows, config.hidden, normed_.data(), stream_.get()));
-  const std::byte* rows = normed_.data();
-  if (shape.gathered) {
-    const auto row_bytes = static_cast<int64_t>(BytesOf(dtype, config.hidden));
-    BATON_ENQUEUE(cuda::CopyBlocks(normed_.data(), inputs_.wanted, selected_.data(), nullptr, shape.wanted, row_bytes,
-                                   stream_.get()));
-    rows = selected_.data();
+  if (alone()) {
+    BATON_ENQUEUE(cuda::AddRmsNorm(weights_->dtype, hidden_.as<float>(), delta_.data(), bias, norm, config.rms_norm_eps,
+                                   shape.rows, config.hidden, normed_.data(), stream_.get()));
+  } else {
+    const float* const parts = gathers_parts() ? parts_.as<float>() : delta_.as<float>();
+    BATON_ENQUEUE(cuda::AddPartialsRmsNorm(
+        weights_->dtype, hidden_.as<float>(), parts, gathers_parts() ? static_cast<int>(weights_->shard.ranks) : 1,
+        bias, norm, config.rms_norm_eps, shape.rows, config.hidden, normed_.data(), stream_.get()));
   }
-  const int64_t wanted = shape.gathered ? shape.wanted : shape.rows;  // padding included
-  return Product(rows, weights_->lm_head, wanted, config.vocab, config.hidden, DType::kF32, logits_.data());
+  return absl::OkStatus();
 }
 
-absl::Status CudaRank::EnqueueLayer(uint32_t layer, const CudaStepShape& shape) {
+absl::Status CudaRank::AddedProduct(const void* x, const void* w, int64_t inputs, const CudaStepShape& shape) {
+  return Product(x, w, shape.rows, weights_->config.hidden, inputs, alone() ? weights_->dtype : DType::kF32,
+                 delta_.data());
+}
+
+CudaCollectives::Part CudaRank::added_part() const {
+  return {delta_.as<float>(), gathers_parts() ? parts_.as<float>() : delta_.as<float>(), &stream_};
+}
+
+CudaCollectives::Part CudaRank::logits_part() const {
+  return {own_logits_.as<float>(), all_logits_.as<float>(), &stream_};
+}
+
+absl::Status CudaRank::EnqueueAttentionHalf(uint32_t layer, const CudaStepShape& shape) {
   const model::ModelConfig& config = weights_->config;
+  const CudaShare& share = weights_->share;
   const CudaLayerWeights& weights = weights_->layers[layer];
   const DType dtype = weights_->dtype;
-  // What the layer before adds comes with this one's first norm.
-  BATON_ENQUEUE(cuda::AddRmsNorm(dtype, hidden_.as<float>(), layer == 0 ? nullptr : delta_.data(), nullptr,
-                                 weights.attention_norm, config.rms_norm_eps, shape.rows, config.hidden, normed_.data(),
-                                 stream_.get()));
-  BATON_RETURN_IF_ERROR(Product(normed_.data(), weights.qkv, shape.rows, config.q_rows() + 2 * config.kv_rows(),
-                                config.hidden, dtype, qkv_.data()));
+  if (layer == 0) {
+    BATON_ENQUEUE(cuda::AddRmsNorm(dtype, hidden_.as<float>(), nullptr, nullptr, weights.attention_norm,
+                                   config.rms_norm_eps, shape.rows, config.hidden, normed_.data(), stream_.get()));
+  } else {  // what the layer before adds comes with this one's first norm
+    BATON_RETURN_IF_ERROR(AddAndNorm(nullptr, weights.attention_norm, shape));
+  }
+  BATON_RETURN_IF_ERROR(Product(normed_.data(), weights.qkv, shape.rows,
+                                int64_t{share.heads + 2 * share.kv_heads} * config.head_dim, config.hidden, dtype,
+                                qkv_.data()));
   const cuda::RopeKvWeights rope{.bias = weights.qkv_bias,
                                  .q_norm = weights.q_norm,
                                  .k_norm = weights.k_norm,
                                  .eps = config.rms_norm_eps,
                                  .cosine = weights_->cosine,
                                  .sine = weights_->sine};
-  BATON_ENQUEUE(cuda::RopeAndStoreKv(rope, KvOf(layer), RowsFrom(0), shape.rows, static_cast<int32_t>(config.heads),
+  BATON_ENQUEUE(cuda::RopeAndStoreKv(rope, KvOf(layer), RowsFrom(0), shape.rows, static_cast<int32_t>(share.heads),
                                      qkv_.data(), stream_.get()));
   BATON_RETURN_IF_ERROR(EnqueueAttention(layer, shape));
+  return AddedProduct(context_.data(), weights.o, int64_t{share.heads} * config.head_dim, shape);
+}
+
+absl::Status CudaRank::EnqueueFeedForwardHalf(uint32_t layer, const CudaStepShape& shape) {
+  const model::ModelConfig& config = weights_->config;
+  const CudaLayerWeights& weights = weights_->layers[layer];
+  const int64_t width = weights_->share.intermediate;
+  BATON_RETURN_IF_ERROR(AddAndNorm(weights.o_bias, weights.ffn_norm, shape));
   BATON_RETURN_IF_ERROR(
-      Product(context_.data(), weights.o, shape.rows, config.hidden, config.q_rows(), dtype, delta_.data()));
-  BATON_ENQUEUE(cuda::AddRmsNorm(dtype, hidden_.as<float>(), delta_.data(), weights.o_bias, weights.ffn_norm,
-                                 config.rms_norm_eps, shape.rows, config.hidden, normed_.data(), stream_.get()));
-  BATON_RETURN_IF_ERROR(Product(normed_.data(), weights.gate_up, shape.rows, 2 * int64_t{config.intermediate},
-                                config.hidden, dtype, gate_up_.data()));
-  BATON_ENQUEUE(cuda::SwiGlu(dtype, gate_up_.data(), shape.rows, config.intermediate, ffn_.data(), stream_.get()));
-  return Product(ffn_.data(), weights.down, shape.rows, config.hidden, config.intermediate, dtype, delta_.data());
+      Product(normed_.data(), weights.gate_up, shape.rows, 2 * width, config.hidden, weights_->dtype, gate_up_.data()));
+  BATON_ENQUEUE(cuda::SwiGlu(weights_->dtype, gate_up_.data(), shape.rows, width, ffn_.data(), stream_.get()));
+  return AddedProduct(ffn_.data(), weights.down, width, shape);
+}
+
+absl::Status CudaRank::EnqueueHead(const CudaStepShape& shape) {
+  const model::ModelConfig& config = weights_->config;
+  BATON_RETURN_IF_ERROR(AddAndNorm(nullptr, weights_->final_norm, shape));
+  const std::byte* rows = normed_.data();
+  if (shape.gathered) {
+    const auto row_bytes = static_cast<int64_t>(BytesOf(weights_->dtype, config.hidden));
+    BATON_ENQUEUE(cuda::CopyBlocks(normed_.data(), inputs_.wanted, selected_.data(), nullptr, shape.wanted, row_bytes,
+                                   stream_.get()));
+    rows = selected_.data();
+  }
+  if (weights_->share.vocab == 0) return absl::OkStatus();
+  return Product(rows, weights_->lm_head, shape.head_rows(), weights_->share.vocab, config.hidden, DType::kF32,
+                 alone() ? logits_.data() : own_logits_.data());
+}
+
+absl::Status CudaRank::MergeLogits(int64_t wanted) {
+  const uint64_t vocab = weights_->config.vocab, per_rank = vocab_per_rank();
+  const auto rows = static_cast<uint64_t>(wanted);
+  for (uint64_t first = 0, rank = 0; first < vocab; first += per_rank, ++rank) {
+    const uint64_t bytes = std::min(per_rank, vocab - first) * sizeof(float);
+    BATON_RETURN_IF_ERROR(stream_.CopyRows(logits() + first, vocab * sizeof(float),
+                                           all_logits_.as<float>() + rank * rows * per_rank, bytes, bytes, rows));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CudaRank::EnqueueAttention(uint32_t layer, const CudaStepShape& shape) {
-  const model::ModelConfig& config = weights_->config;
   const uint64_t size = BlockOf(weights_->dtype).bytes;
+  const uint64_t width = uint64_t{weights_->share.heads} * weights_->config.head_dim;
   const cuda::DecodeAttentionShape decode = DecodeShape(layer, shape.max_length);
   for (int64_t first = 0; first < shape.decode_rows; first += kDecodeRowsAtOnce) {
     const int64_t count = std::min(kDecodeRowsAtOnce, shape.decode_rows - first);
-    BATON_ENQUEUE(
-        cuda::DecodeAttention(decode, KvOf(layer), RowsFrom(first), count, qkv_.data() + first * decode.q_stride * size,
-                              context_.data() + first * config.q_rows() * size, attention_.data(), stream_.get()));
+    BATON_ENQUEUE(cuda::DecodeAttention(decode, KvOf(layer), RowsFrom(first), count,
+                                        qkv_.data() + first * decode.q_stride * size,
+                                        context_.data() + first * width * size, attention_.data(), stream_.get()));
   }
   if (shape.tiles == 0) return absl::OkStatus();
   const cuda::PrefillAttentionShape prefill{
@@ -184,11 +231,12 @@ cuda::PagedRows CudaRank::RowsFrom(int64_t first) const {
 
 cuda::DecodeAttentionShape CudaRank::DecodeShape(uint32_t layer, int64_t max_length) const {
   const model::ModelConfig& config = weights_->config;
-  return {.heads = static_cast<int32_t>(config.heads),
+  const CudaShare& share = weights_->share;
+  return {.heads = static_cast<int32_t>(share.heads),
           .window = config.windows.empty() ? 0 : static_cast<int32_t>(config.windows[layer]),
           .scale = 1.0f / std::sqrt(static_cast<float>(config.head_dim)),
           .max_length = max_length,
-          .q_stride = config.q_rows() + 2 * int64_t{config.kv_rows()}};
+          .q_stride = int64_t{share.heads + 2 * share.kv_heads} * config.head_dim};
 }
 
 std::byte* CudaRank::BlockAt(BlockId block) const {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "common/base/hash.h"
@@ -16,7 +17,30 @@ namespace {
 // Raised whenever a change to kernels or runner may change a bit of any result.
 constexpr int kKernelVersion = 1;
 
-absl::Status CheckShapes(const CudaWeights& weights, const KvLayout& layout, std::span<std::byte> pool) {
+absl::Status CheckRanks(const std::vector<std::shared_ptr<const CudaWeights>>& shards, const KvLayout& layout,
+                        const std::vector<std::span<std::byte>>& pools) {
+  if (shards.empty() || pools.size() != shards.size()) {
+    return InvalidArgument("%d shards of weights and %d pools", shards.size(), pools.size());
+  }
+  const uint64_t block_bytes = layout.BytesPerBlock() / shards.size();
+  for (size_t rank = 0; rank < shards.size(); ++rank) {
+    const CudaShard& shard = shards[rank]->shard;
+    if (shard.rank != rank || shard.ranks != shards.size() || shards[rank]->identity != shards[0]->identity) {
+      return InvalidArgument("the weights for rank %d of %d are those of rank %d of %d, or of another model", rank,
+                             shards.size(), shard.rank, shard.ranks);
+    }
+    if (block_bytes == 0 || pools[rank].size() % block_bytes != 0 || pools[rank].size() != pools[0].size()) {
+      return InvalidArgument("rank %d's pool of %d bytes is no whole number of blocks of %d bytes, or not as rank 0's",
+                             rank, pools[rank].size(), block_bytes);
+    }
+    if (reinterpret_cast<uintptr_t>(pools[rank].data()) % 16 != 0) {
+      return InvalidArgument("rank %d's pool is not aligned to 16 bytes", rank);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckShapes(const CudaWeights& weights, const KvLayout& layout) {
   const model::ModelConfig& config = weights.config;
   if (layout.layers != config.layers || layout.kv_heads != config.kv_heads || layout.head_dim != config.head_dim) {
     return InvalidArgument("KV layout has %d layers, %d heads of %d; the model has %d, %d of %d", layout.layers,
@@ -34,11 +58,6 @@ absl::Status CheckShapes(const CudaWeights& weights, const KvLayout& layout, std
         "head_dim %d, hidden %d, intermediate %d: the CUDA engine takes multiples of 8, head_dim up to 256",
         config.head_dim, config.hidden, config.intermediate);
   }
-  if (layout.block_size == 0 || pool.size() % layout.BytesPerBlock() != 0) {
-    return InvalidArgument("the pool's %d bytes are no whole number of blocks of %d bytes", pool.size(),
-                           layout.block_size == 0 ? 0 : layout.BytesPerBlock());
-  }
-  if (reinterpret_cast<uintptr_t>(pool.data()) % 16 != 0) return InvalidArgument("the pool is not aligned to 16 bytes");
   return absl::OkStatus();
 }
 
@@ -53,26 +72,34 @@ uint64_t MaxTiles(const model::ModelConfig& config, const CudaRunnerOptions& opt
 absl::StatusOr<std::unique_ptr<CudaRunner>> CudaRunner::Create(std::shared_ptr<const CudaWeights> weights,
                                                                const KvLayout& layout, std::span<std::byte> pool,
                                                                const CudaRunnerOptions& options) {
-  BATON_RETURN_IF_ERROR(CheckShapes(*weights, layout, pool));
+  return Create(std::vector{std::move(weights)}, layout, std::vector{pool}, options);
+}
+
+absl::StatusOr<std::unique_ptr<CudaRunner>> CudaRunner::Create(std::vector<std::shared_ptr<const CudaWeights>> shards,
+                                                               const KvLayout& layout,
+                                                               std::vector<std::span<std::byte>> pools,
+                                                               const CudaRunnerOptions& options) {
+  if (!shards.empty()) BATON_RETURN_IF_ERROR(CheckShapes(*shards.front(), layout));
+  BATON_RETURN_IF_ERROR(CheckRanks(shards, layout, pools));
   if (options.max_step_tokens == 0 || options.max_batch == 0) {
     return InvalidArgument("a step takes %d tokens and %d sequences; both must be at least 1", options.max_step_tokens,
                            options.max_batch);
   }
-  std::unique_ptr<CudaRunner> runner(new CudaRunner(std::move(weights), layout, pool, options));
+  std::unique_ptr<CudaRunner> runner(new CudaRunner(std::move(shards), layout, std::move(pools), options));
   BATON_RETURN_IF_ERROR(runner->Start());
   return runner;
 }
 
-CudaRunner::CudaRunner(std::shared_ptr<const CudaWeights> weights, const KvLayout& layout, std::span<std::byte> pool,
-                       const CudaRunnerOptions& options)
-    : weights_(std::move(weights)),
+CudaRunner::CudaRunner(std::vector<std::shared_ptr<const CudaWeights>> shards, const KvLayout& layout,
+                       std::vector<std::span<std::byte>> pools, const CudaRunnerOptions& options)
+    : shards_(std::move(shards)),
       layout_(layout),
-      pool_(pool),
+      pools_(std::move(pools)),
       options_(options),
       limits_{.rows = std::max(options.max_step_tokens, options.max_batch),
               .batch = options.max_batch,
-              .tiles = MaxTiles(weights_->config, options),
-              .table_stride = static_cast<int32_t>(layout.BlocksFor(weights_->config.max_length))} {}
+              .tiles = MaxTiles(weights().config, options),
+              .table_stride = static_cast<int32_t>(layout.BlocksFor(weights().config.max_length))} {}
 
 absl::Status CudaRunner::Start() {
   const auto allocate = [](device::Memory& memory, uint64_t bytes) {
@@ -81,31 +108,59 @@ absl::Status CudaRunner::Start() {
     return allocated.status();
   };
   BATON_RETURN_IF_ERROR(allocate(input_memory_, CudaStepInputs::In(nullptr, limits_).bytes));
-  BATON_RETURN_IF_ERROR(allocate(logits_, uint64_t{options_.max_batch} * weights_->config.vocab * sizeof(float)));
+  BATON_RETURN_IF_ERROR(allocate(logits_, uint64_t{options_.max_batch} * weights().config.vocab * sizeof(float)));
   inputs_ = CudaStepInputs::In(input_memory_.data(), limits_);
   tiles_.reserve(limits_.tiles);
   last_rows_.resize(options_.max_batch);
-  BATON_ASSIGN_OR_RETURN(rank_, CudaRank::Create(weights_, layout_, pool_, options_, limits_));
-  return options_.graphs ? RecordGraphs() : absl::OkStatus();
+  KvLayout of_rank = layout_;
+  of_rank.kv_heads /= ranks();
+  for (size_t rank = 0; rank < ranks(); ++rank) {
+    BATON_RETURN_IF_ERROR(device::Use(shards_[rank]->device));
+    BATON_ASSIGN_OR_RETURN(auto made, CudaRank::Create(shards_[rank], of_rank, pools_[rank], options_, limits_));
+    ranks_.push_back(std::move(made));
+  }
+  if (ranks() > 1) BATON_RETURN_IF_ERROR(ConnectRanks());
+  if (options_.graphs) BATON_RETURN_IF_ERROR(RecordGraphs());
+  return device::Use(ranks_.front()->device());
+}
+
+// The first exchange also makes NCCL allocate what a graph could not.
+absl::Status CudaRunner::ConnectRanks() {
+  std::vector<int> devices;
+  for (const auto& rank : ranks_) devices.push_back(rank->device());
+  BATON_ASSIGN_OR_RETURN(collectives_, CudaCollectives::Connect(devices));
+  BATON_RETURN_IF_ERROR(OnEachRank([&](CudaRank& rank) {
+    added_parts_.push_back(rank.added_part());
+    logits_parts_.push_back(rank.logits_part());
+    BATON_ASSIGN_OR_RETURN(device::Event end, device::Event::Create());
+    ends_.push_back(std::move(end));
+    return absl::OkStatus();
+  }));
+  absl::Status status = ExchangeParts(1);
+  if (status.ok()) status = ExchangeLogits(1);
+  if (status.ok()) status = Wait();
+  if (!status.ok()) GiveUp(status);
+  return status;
 }
 
 absl::Status CudaRunner::RecordGraphs() {
+  std::vector<const device::Stream*> streams;
+  for (const auto& rank : ranks_) streams.push_back(&rank->stream());
   // Powers of two up to 16, then steps of 16: at most a third of a batch is padding, and there are few graphs.
   for (int64_t rows = 1;; rows = rows < 16 ? rows * 2 : rows + 16) {
     const CudaStepShape shape{.rows = std::min<int64_t>(rows, options_.max_batch),
                               .decode_rows = std::min<int64_t>(rows, options_.max_batch),
                               .wanted = std::min<int64_t>(rows, options_.max_batch),
-                              .max_length = weights_->config.max_length};
-    BATON_ASSIGN_OR_RETURN(device::Graph graph,
-                           device::Graph::Record(rank_->stream(), [&] { return rank_->EnqueueStep(shape); }));
-    graphs_.emplace(shape.rows, std::move(graph));
+                              .max_length = weights().config.max_length};
+    BATON_ASSIGN_OR_RETURN(auto graphs, device::Graph::Record(streams, [&] { return EnqueueStep(shape); }));
+    graphs_.emplace(shape.rows, std::move(graphs));
     if (rows >= options_.max_batch) return absl::OkStatus();
   }
 }
 
 CudaStepShape CudaRunner::WriteInputs(std::span<const StepSequence> batch) {
-  const bool prefill = rank_->takes_prefill();
-  const auto group = static_cast<int32_t>(weights_->config.heads / weights_->config.kv_heads);
+  const bool prefill = ranks_.front()->takes_prefill();
+  const auto group = static_cast<int32_t>(weights().config.heads / weights().config.kv_heads);
   CudaStepShape shape;
   tiles_.clear();
   bool all_wanted = true;
@@ -157,26 +212,19 @@ CudaStepShape CudaRunner::WriteInputs(std::span<const StepSequence> batch) {
 }
 
 absl::Status CudaRunner::Step(std::span<const StepSequence> batch, std::span<std::span<float>> logits) {
-  const model::ModelConfig& config = weights_->config;
+  const model::ModelConfig& config = weights().config;
+  BATON_RETURN_IF_ERROR(broken_);
   BATON_RETURN_IF_ERROR(CheckStep(batch, logits.size(), layout_,
                                   {.max_step_tokens = options_.max_step_tokens,
                                    .max_batch = options_.max_batch,
                                    .max_length = config.max_length,
                                    .vocab = config.vocab,
-                                   .pool_blocks = static_cast<uint32_t>(pool_.size() / layout_.BytesPerBlock())}));
-  const CudaStepShape shape = WriteInputs(batch);
-  BATON_RETURN_IF_ERROR(rank_->SendInputs(inputs_, shape));
-  const auto graph = graphs_.find(shape.rows);
-  if (!shape.gathered && shape.tiles == 0 && graph != graphs_.end() && shape.rows > 0) {
-    BATON_RETURN_IF_ERROR(graph->second.Launch(rank_->stream()));
-  } else {
-    BATON_RETURN_IF_ERROR(rank_->EnqueueStep(shape));
+                                   .pool_blocks = pool_blocks()}));
+  const absl::Status ran = Run(WriteInputs(batch));
+  if (!ran.ok()) {
+    GiveUp(ran);
+    return ran;
   }
-  if (shape.wanted > 0) {
-    BATON_RETURN_IF_ERROR(
-        rank_->stream().Copy(logits_.data(), rank_->logits(), shape.wanted * config.vocab * sizeof(float)));
-  }
-  BATON_RETURN_IF_ERROR(rank_->stream().Synchronize());
   float* next = logits_.as<float>();
   if (!logits.empty()) std::fill_n(logits.begin(), batch.size(), std::span<float>());
   for (size_t i = 0; i < batch.size(); ++i) {
@@ -190,13 +238,97 @@ absl::Status CudaRunner::Step(std::span<const StepSequence> batch, std::span<std
   return absl::OkStatus();
 }
 
-void CudaRunner::CopyBlock(BlockId from, BlockId to) { rank_->CopyBlock(from, to); }
-void CudaRunner::SwapOut(BlockId from, uint32_t slot) { rank_->SwapOut(from, slot); }
-void CudaRunner::SwapIn(uint32_t slot, BlockId to) { rank_->SwapIn(slot, to); }
+absl::Status CudaRunner::Run(const CudaStepShape& shape) {
+  BATON_RETURN_IF_ERROR(OnEachRank([&](CudaRank& rank) { return rank.SendInputs(inputs_, shape); }));
+  const auto graphs = graphs_.find(shape.rows);
+  if (!shape.gathered && shape.tiles == 0 && graphs != graphs_.end() && shape.rows > 0) {
+    auto graph = graphs->second.begin();
+    BATON_RETURN_IF_ERROR(OnEachRank([&](CudaRank& rank) { return (graph++)->Launch(rank.stream()); }));
+  } else {
+    BATON_RETURN_IF_ERROR(EnqueueStep(shape));
+  }
+  if (shape.wanted > 0) {
+    const CudaRank& first = *ranks_.front();
+    BATON_RETURN_IF_ERROR(
+        first.stream().Copy(logits_.data(), first.logits(), shape.wanted * weights().config.vocab * sizeof(float)));
+  }
+  return Wait();
+}
+
+template <typename Enqueue>
+absl::Status CudaRunner::OnEachRank(const Enqueue& enqueue) {
+  for (const auto& rank : ranks_) {
+    BATON_RETURN_IF_ERROR(device::Use(rank->device()));
+    BATON_RETURN_IF_ERROR(enqueue(*rank));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CudaRunner::EnqueueStep(const CudaStepShape& shape) {
+  if (shape.rows == 0) return absl::OkStatus();
+  BATON_RETURN_IF_ERROR(OnEachRank([&](CudaRank& rank) { return rank.EnqueueEmbedding(shape); }));
+  for (uint32_t layer = 0; layer < weights().config.layers; ++layer) {
+    BATON_RETURN_IF_ERROR(OnEachRank([&](CudaRank& rank) { return rank.EnqueueAttentionHalf(layer, shape); }));
+    BATON_RETURN_IF_ERROR(ExchangeParts(shape.rows));
+    BATON_RETURN_IF_ERROR(OnEachRank([&](CudaRank& rank) { return rank.EnqueueFeedForwardHalf(layer, shape); }));
+    BATON_RETURN_IF_ERROR(ExchangeParts(shape.rows));
+  }
+  if (shape.wanted == 0) return absl::OkStatus();
+  BATON_RETURN_IF_ERROR(OnEachRank([&](CudaRank& rank) { return rank.EnqueueHead(shape); }));
+  return ExchangeLogits(shape.head_rows());
+}
+
+absl::Status CudaRunner::ExchangeParts(int64_t rows) {
+  if (ranks() == 1) return absl::OkStatus();
+  const uint64_t count = static_cast<uint64_t>(rows) * weights().config.hidden;
+  return options_.deterministic ? collectives_->AllGather(added_parts_, count)
+                                : collectives_->AllReduce(added_parts_, count);
+}
+
+absl::Status CudaRunner::ExchangeLogits(int64_t rows) {
+  if (ranks() == 1) return absl::OkStatus();
+  BATON_RETURN_IF_ERROR(
+      collectives_->AllGather(logits_parts_, static_cast<uint64_t>(rows) * VocabPerRank(weights().config, ranks())));
+  return ranks_.front()->MergeLogits(rows);
+}
+
+absl::Status CudaRunner::Wait() {
+  if (ranks() == 1) return ranks_.front()->stream().Synchronize();
+  size_t next = 0;
+  BATON_RETURN_IF_ERROR(OnEachRank([&](CudaRank& rank) { return rank.stream().Record(ends_[next++]); }));
+  // Waiting for one rank would not see that another has failed, for which it waits.
+  for (size_t reached = 0; reached < ranks_.size(); std::this_thread::yield()) {
+    BATON_RETURN_IF_ERROR(collectives_->Error());
+    reached = 0;
+    for (const device::Event& end : ends_) {
+      BATON_ASSIGN_OR_RETURN(const bool there, end.Reached());
+      reached += there ? 1 : 0;
+    }
+  }
+  return absl::OkStatus();
+}
+
+void CudaRunner::GiveUp(const absl::Status& error) {
+  if (ranks() == 1) return;
+  broken_ = error;
+  graphs_.clear();  // or NCCL would wait for them
+  collectives_->Abort();
+  for (const auto& rank : ranks_) rank->stream().Synchronize().IgnoreError();
+}
+
+void CudaRunner::CopyBlock(BlockId from, BlockId to) {
+  for (const auto& rank : ranks_) rank->CopyBlock(from, to);
+}
+void CudaRunner::SwapOut(BlockId from, uint32_t slot) {
+  for (const auto& rank : ranks_) rank->SwapOut(from, slot);
+}
+void CudaRunner::SwapIn(uint32_t slot, BlockId to) {
+  for (const auto& rank : ranks_) rank->SwapIn(slot, to);
+}
 
 void CudaRunner::CountWork(std::span<const StepSequence> batch) {
-  const model::ModelConfig& config = weights_->config;
-  const uint64_t size = BlockOf(weights_->dtype).bytes;
+  const model::ModelConfig& config = weights().config;
+  const uint64_t size = BlockOf(weights().dtype).bytes;
   uint64_t rows = 0, wanted = 0, pairs = 0, kv_tokens = 0;
   for (const StepSequence& sequence : batch) {
     const uint64_t queries = sequence.tokens.size();
@@ -214,10 +346,11 @@ void CudaRunner::CountWork(std::span<const StepSequence> batch) {
 }
 
 NumericsHash CudaRunner::numerics_hash() const {
-  const model::RopeTable& rope = weights_->rope;
-  Hash128 hash = HashText("cuda engine, kernels " + std::to_string(kKernelVersion) +
-                              (options_.deterministic ? ", deterministic" : "") + ", tensor parallel 1",
-                          weights_->identity);
+  const model::RopeTable& rope = weights().rope;
+  Hash128 hash =
+      HashText("cuda engine, kernels " + std::to_string(kKernelVersion) +
+                   (options_.deterministic ? ", deterministic" : "") + ", tensor parallel " + std::to_string(ranks()),
+               weights().identity);
   hash = HashBytes(std::as_bytes(std::span(rope.inverse_frequencies)), hash);
   hash = HashBytes(std::as_bytes(std::span(&rope.attention_scale, 1)), hash);
   return NumericsHash{hash.low};

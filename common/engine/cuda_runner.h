@@ -1,14 +1,19 @@
 #pragma once
 
-// The CUDA engine: one forward pass over a mixed batch on one device. The runner checks a batch, lays out its inputs,
-// replays graphs and reads back; cuda_rank.h holds what lies on the device and enqueues kernels. Logits come back to
-// the host, where they are sampled.
+// The CUDA engine: one forward pass over a mixed batch, on one device or, tensor parallel, on several of this process.
+// The runner checks a batch, lays out its inputs, replays graphs and reads back; cuda_rank.h holds what lies on a
+// device and enqueues kernels. Logits come back to the host, where they are sampled.
 //
 // A step is enqueued without waiting and without allocating; the host waits once, for the logits. A batch of single
-// tokens is padded to the next of a few sizes and replayed as a graph that was recorded at start.
+// tokens is padded to the next of a few sizes and replayed as graphs that were recorded at start, one on each device.
+//
+// The calling thread enqueues for all ranks, phase by phase: so every rank comes to the same exchanges in the same
+// order, in graphs too, and an error of enqueueing leaves nobody waiting. An error of one device does; it is seen by
+// asking all of them while they run, and the exchange is aborted.
 //
 // I6 holds on one kind of GPU when `deterministic` is set: a matrix product then has one algorithm for every number of
-// rows, and attention takes every row as a decode step does. Without it the choice of both depends on the batch.
+// rows, attention takes every row as a decode step does, and the ranks' parts are added in the order of ranks. Without
+// it the choice of all three depends on the batch. Another number of ranks is another sum: numerics_hash says so.
 
 #include <cstdint>
 #include <map>
@@ -20,6 +25,7 @@
 #include "absl/status/statusor.h"
 #include "common/device/graph.h"
 #include "common/device/memory.h"
+#include "common/engine/cuda_collectives.h"
 #include "common/engine/cuda_rank.h"
 #include "common/engine/cuda_step.h"
 #include "common/engine/cuda_weights.h"
@@ -31,9 +37,16 @@ namespace baton {
 
 class CudaRunner final : public Runner {
  public:
-  // `pool`: device memory of whole blocks of `layout`, of the weights' dtype, keys by slot. It outlives the runner, and
-  // its size decides how many block ids are valid. INVALID_ARGUMENT when layout and model disagree or the kernels do
-  // not take the shape, RESOURCE_EXHAUSTED when there is no memory for the activations.
+  // `shards`: all of a model, rank by rank, each on a device of its own. `layout`: of all KV heads, of the weights'
+  // dtype, keys by slot. `pools`: device memory of each rank, of whole blocks of its share of the heads; it outlives
+  // the runner, and its size decides how many block ids are valid. INVALID_ARGUMENT when these disagree or the kernels
+  // do not take the shape, FAILED_PRECONDITION for several ranks without NCCL, RESOURCE_EXHAUSTED when there is no
+  // memory for the activations.
+  static absl::StatusOr<std::unique_ptr<CudaRunner>> Create(std::vector<std::shared_ptr<const CudaWeights>> shards,
+                                                            const KvLayout& layout,
+                                                            std::vector<std::span<std::byte>> pools,
+                                                            const CudaRunnerOptions& options);
+  // On one device.
   static absl::StatusOr<std::unique_ptr<CudaRunner>> Create(std::shared_ptr<const CudaWeights> weights,
                                                             const KvLayout& layout, std::span<std::byte> pool,
                                                             const CudaRunnerOptions& options);
@@ -46,28 +59,52 @@ class CudaRunner final : public Runner {
   void SwapOut(BlockId from, uint32_t slot) override;
   void SwapIn(uint32_t slot, BlockId to) override;
 
-  uint32_t vocab_size() const override { return weights_->config.vocab; }
+  uint32_t vocab_size() const override { return weights().config.vocab; }
   uint32_t max_step_tokens() const override { return options_.max_step_tokens; }
   uint32_t max_batch() const override { return options_.max_batch; }
   NumericsHash numerics_hash() const override;
   StepWork last_work() const override { return work_; }
 
  private:
-  CudaRunner(std::shared_ptr<const CudaWeights> weights, const KvLayout& layout, std::span<std::byte> pool,
-             const CudaRunnerOptions& options);
+  CudaRunner(std::vector<std::shared_ptr<const CudaWeights>> shards, const KvLayout& layout,
+             std::vector<std::span<std::byte>> pools, const CudaRunnerOptions& options);
   absl::Status Start();
+  absl::Status ConnectRanks();
   absl::Status RecordGraphs();
   // Writes the step's inputs to pinned memory.
   CudaStepShape WriteInputs(std::span<const StepSequence> batch);
+  // Enqueues a step, and reads its logits back.
+  absl::Status Run(const CudaStepShape& shape);
+  // The step's kernels, after its inputs.
+  absl::Status EnqueueStep(const CudaStepShape& shape);
+  // With the calling thread on each rank's device in turn.
+  template <typename Enqueue>
+  absl::Status OnEachRank(const Enqueue& enqueue);
+  // Between the ranks, behind a half layer and behind the head; nothing for one rank.
+  absl::Status ExchangeParts(int64_t rows);
+  absl::Status ExchangeLogits(int64_t rows);
+  absl::Status Wait();
+  // After an error: nobody waits for a rank that has failed.
+  void GiveUp(const absl::Status& error);
   void CountWork(std::span<const StepSequence> batch);
 
-  const std::shared_ptr<const CudaWeights> weights_;
+  const CudaWeights& weights() const { return *shards_.front(); }
+  uint32_t ranks() const { return static_cast<uint32_t>(shards_.size()); }
+  uint32_t pool_blocks() const {
+    return static_cast<uint32_t>(pools_.front().size() / (layout_.BytesPerBlock() / ranks()));
+  }
+
+  const std::vector<std::shared_ptr<const CudaWeights>> shards_;
   const KvLayout layout_;
-  const std::span<std::byte> pool_;
+  const std::vector<std::span<std::byte>> pools_;
   const CudaRunnerOptions options_;
   const CudaStepLimits limits_;
-  std::unique_ptr<CudaRank> rank_;
-  std::map<int64_t, device::Graph> graphs_;  // by rows
+  std::vector<std::unique_ptr<CudaRank>> ranks_;
+  std::vector<device::Event> ends_;                                // of a step, on each of several ranks
+  std::unique_ptr<CudaCollectives> collectives_;                   // of several ranks; after them, before the graphs
+  std::vector<CudaCollectives::Part> added_parts_, logits_parts_;  // what they exchange
+  std::map<int64_t, std::vector<device::Graph>> graphs_;           // by rows; one for each rank
+  absl::Status broken_;                                            // once the ranks have parted
   StepWork work_;
 
   device::Memory input_memory_, logits_;  // pinned

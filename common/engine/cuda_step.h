@@ -27,6 +27,9 @@ struct CudaStepShape {
   bool gathered = false;    // they lie anywhere; else they are the first rows
   int64_t max_length = 0;   // of the sequences of decode rows
   int64_t tables = 0;       // rows of the block tables
+
+  // Rows of the logits, padding included.
+  int64_t head_rows() const { return wanted == 0 || gathered ? wanted : rows; }
 };
 
 // Of the arrays below.

@@ -37,9 +37,9 @@ Error Launch(void (*kernel)(Parameters...), const LaunchShape& shape, const Argu
   };
   return static_cast<Error>(launch(arguments...));
 #else
-  return static_cast<Error>(stand_in::LaunchKernel(shape.grid, shape.block, shape.shared_bytes, shape.stream,
-                                                   [=] { kernel(arguments...); },
-                                                   {stand_in::Argument{&arguments, sizeof(arguments)}...}));
+  return static_cast<Error>(stand_in::LaunchKernel(
+      shape.grid, shape.block, shape.shared_bytes, shape.stream, [=] { kernel(arguments...); },
+      stand_in::WordsOf(arguments...)));
 #endif
 }
 

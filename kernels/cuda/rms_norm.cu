@@ -11,9 +11,9 @@ constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / kWarp;
 
 // A block is one row; it goes over the row twice, the second time out of the cache.
-template <typename T>
-__global__ void AddRmsNormKernel(float* hidden, const T* delta, const float* bias, const float* weight, float eps,
-                                 int64_t width, T* y) {
+template <typename T, typename Delta>
+__global__ void AddRmsNormKernel(float* hidden, const Delta* delta, int parts, const float* bias, const float* weight,
+                                 float eps, int64_t width, T* y) {
   SharedArena shared;
   float* warp_sums = shared.Take<float>(kWarps);
   float* row = hidden + blockIdx.x * width;
@@ -21,7 +21,11 @@ __global__ void AddRmsNormKernel(float* hidden, const T* delta, const float* bia
   for (int64_t i = threadIdx.x; i < width; i += kThreads) {
     float value = row[i];
     if (delta != nullptr) {
-      value += ToFloat(delta[blockIdx.x * width + i]);
+      float added = ToFloat(delta[blockIdx.x * width + i]);
+      for (int part = 1; part < parts; ++part) {
+        added += ToFloat(delta[(int64_t{part} * gridDim.x + blockIdx.x) * width + i]);
+      }
+      value += added;
       if (bias != nullptr) value += bias[i];
       row[i] = value;
     }
@@ -38,19 +42,24 @@ __global__ void AddRmsNormKernel(float* hidden, const T* delta, const float* bia
   }
 }
 
-template <typename T>
-Error Run(float* hidden, const void* delta, const float* bias, const float* weight, float eps, int64_t rows,
+template <typename T, typename Delta>
+Error Run(float* hidden, const Delta* delta, int parts, const float* bias, const float* weight, float eps, int64_t rows,
           int64_t width, void* y, Stream stream) {
-  return Launch(AddRmsNormKernel<T>,
-                {dim3(static_cast<unsigned>(rows)), dim3(kThreads), SharedBytes<float>(kWarps), stream}, hidden,
-                static_cast<const T*>(delta), bias, weight, eps, width, static_cast<T*>(y));
+  return Launch(AddRmsNormKernel<T, Delta>,
+                {dim3(static_cast<unsigned>(rows)), dim3(kThreads), SharedBytes<float>(kWarps), stream}, hidden, delta,
+                parts, bias, weight, eps, width, static_cast<T*>(y));
 }
 
 }  // namespace
 
 Error AddRmsNorm(DType dtype, float* hidden, const void* delta, const float* bias, const float* weight, float eps,
-                 int64_t rows, int64_t width, void* y, Stream stream) {
-  BATON_FOR_NUMBER(dtype, T, Run<T>(hidden, delta, bias, weight, eps, rows, width, y, stream))
+                 int64_t rows, int64_t width, void* y, Stream stream){
+    BATON_FOR_NUMBER(dtype, T,
+                     (Run<T, T>(hidden, static_cast<const T*>(delta), 1, bias, weight, eps, rows, width, y, stream)))}
+
+Error AddPartialsRmsNorm(DType dtype, float* hidden, const float* partials, int parts, const float* bias,
+                         const float* weight, float eps, int64_t rows, int64_t width, void* y, Stream stream) {
+  BATON_FOR_NUMBER(dtype, T, (Run<T, float>(hidden, partials, parts, bias, weight, eps, rows, width, y, stream)))
 }
 
 }  // namespace baton::cuda

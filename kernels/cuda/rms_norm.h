@@ -16,4 +16,8 @@ namespace baton::cuda {
 Error AddRmsNorm(DType dtype, float* hidden, const void* delta, const float* bias, const float* weight, float eps,
                  int64_t rows, int64_t width, void* y, Stream stream);
 
+// The same for a delta that is the sum of `parts` arrays, added in their order: partials: [parts, rows, width] f32.
+Error AddPartialsRmsNorm(DType dtype, float* hidden, const float* partials, int parts, const float* bias,
+                         const float* weight, float eps, int64_t rows, int64_t width, void* y, Stream stream);
+
 }  // namespace baton::cuda

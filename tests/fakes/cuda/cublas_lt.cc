@@ -107,7 +107,6 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t product, co
       b_layout->columns != d_layout->columns) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
-  const void* const pointers[] = {a, b, d, workspace};
   const auto multiply = [=, a_of = *a_layout, b_of = *b_layout, d_of = *d_layout] {
     const auto inner = static_cast<int64_t>(a_of.rows);
     const auto columns = static_cast<int64_t>(d_of.columns);
@@ -122,6 +121,6 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t product, co
       }
     }
   };
-  const cudaError_t error = baton::stand_in::Enqueue(stream, multiply, {{pointers, sizeof(pointers)}});
+  const cudaError_t error = baton::stand_in::Enqueue(stream, multiply, {a, b, d, workspace});
   return error == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
 }

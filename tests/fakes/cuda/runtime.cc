@@ -210,27 +210,23 @@ cudaError_t Free(Allocations& memory, void* pointer) {
   return cudaSuccess;
 }
 
-// What a stream's device does not reach: words of the arguments that point into another device's memory. A real device
+// What a stream's device does not reach: pointers into another device's memory. A real device
 // would fail when it reads there.
-cudaError_t CheckPointers(cudaStream_t stream, std::initializer_list<baton::stand_in::Argument> arguments) {
+cudaError_t CheckPointers(cudaStream_t stream, const baton::stand_in::Words& words) {
   if (TheMachine().count == 1) return cudaSuccess;
-  for (const auto& [data, bytes] : arguments) {
-    for (size_t at = 0; at + sizeof(void*) <= bytes; at += sizeof(void*)) {
-      const void* word;
-      std::memcpy(&word, static_cast<const std::byte*>(data) + at, sizeof(word));
-      const Allocation* allocation = Find(TheMachine().device_memory, word);
-      if (allocation != nullptr && allocation->device != OrDefault(stream)->device) {
-        return Remember(cudaErrorPeerAccessNotEnabled);
-      }
+  for (const void* word : words) {
+    const Allocation* allocation = Find(TheMachine().device_memory, word);
+    if (allocation != nullptr && allocation->device != OrDefault(stream)->device) {
+      return Remember(cudaErrorPeerAccessNotEnabled);
     }
   }
   return cudaSuccess;
 }
 
 // A kernel goes to the calling thread's device.
-cudaError_t CheckLaunch(cudaStream_t stream, std::initializer_list<baton::stand_in::Argument> arguments) {
+cudaError_t CheckLaunch(cudaStream_t stream, const baton::stand_in::Words& words) {
   if (OrDefault(stream)->device != current_device) return Remember(cudaErrorInvalidResourceHandle);
-  return CheckPointers(stream, arguments);
+  return CheckPointers(stream, words);
 }
 
 }  // namespace
@@ -475,9 +471,9 @@ int DeviceOf(cudaStream_t stream) {
 }
 
 cudaError_t LaunchKernel(dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream, std::function<void()> body,
-                         std::initializer_list<Argument> arguments) {
+                         const Words& words) {
   Lock lock(TheMachine().mutex);
-  if (const cudaError_t error = CheckLaunch(stream, arguments); error != cudaSuccess) return error;
+  if (const cudaError_t error = CheckLaunch(stream, words); error != cudaSuccess) return error;
   BlockRunner::Launch launch{
       {grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, shared_bytes, std::move(body), TheMachine().order_seed};
   return Add(stream, {.run = [launch = std::move(launch), &device = TheMachine().devices[OrDefault(stream)->device]] {
@@ -491,16 +487,15 @@ cudaError_t LaunchKernel(dim3 grid, dim3 block, size_t shared_bytes, cudaStream_
              }});
 }
 
-cudaError_t EnqueueUntil(cudaStream_t stream, std::function<bool()> attempt,
-                         std::initializer_list<Argument> arguments) {
+cudaError_t EnqueueUntil(cudaStream_t stream, std::function<bool()> attempt, const Words& words) {
   Lock lock(TheMachine().mutex);
-  if (const cudaError_t error = CheckPointers(stream, arguments); error != cudaSuccess) return error;
+  if (const cudaError_t error = CheckPointers(stream, words); error != cudaSuccess) return error;
   return Add(stream, {.attempt = std::move(attempt)});
 }
 
-cudaError_t Enqueue(cudaStream_t stream, std::function<void()> work, std::initializer_list<Argument> arguments) {
+cudaError_t Enqueue(cudaStream_t stream, std::function<void()> work, const Words& words) {
   Lock lock(TheMachine().mutex);
-  if (const cudaError_t error = CheckLaunch(stream, arguments); error != cudaSuccess) return error;
+  if (const cudaError_t error = CheckLaunch(stream, words); error != cudaSuccess) return error;
   return Add(stream, {.run = std::move(work)});
 }
 

@@ -11,26 +11,11 @@
 #include <string>
 
 #include "common/base/hash.h"
+#include "tests/fakes/nccl/communicator.h"
 
 namespace {
 
-// What a communicator and its work in streams share. A rank's socket, and how it stands.
-struct Link {
-  std::mutex mutex;
-  int listener = -1;  // of rank 0 until the other has come
-  int fd = -1;
-  ncclResult_t state = ncclInProgress;  // of the last call; an error stays
-  bool aborted = false;
-
-  ~Link() {
-    if (fd >= 0) close(fd);
-    if (listener >= 0) close(listener);
-  }
-  bool over() const { return aborted || (state != ncclSuccess && state != ncclInProgress); }
-  void Fail(ncclResult_t error) {
-    if (!over()) state = error;
-  }
-};
+using baton::stand_in::Link;
 
 // Listeners of the ids that this process made, until their rank 0 takes them.
 struct Ids {
@@ -80,16 +65,8 @@ bool Continue(Link& link, Message& message, Move move) {
   return true;
 }
 
-}  // namespace
-
-struct ncclComm {
-  std::shared_ptr<Link> link = std::make_shared<Link>();
-  int rank = 0;
-};
-
-namespace {
-
 ncclResult_t Begin(ncclComm* communicator, size_t count, int peer) {
+  if (communicator->link == nullptr) return ncclInvalidArgument;
   std::lock_guard lock(communicator->link->mutex);
   if (communicator->link->state != ncclSuccess) return ncclInvalidUsage;  // the last call is not over, or failed
   if (count == 0 || peer != 1 - communicator->rank) return ncclInvalidArgument;
@@ -99,10 +76,21 @@ ncclResult_t Begin(ncclComm* communicator, size_t count, int peer) {
 
 }  // namespace
 
+namespace baton::stand_in {
+
+Link::~Link() {
+  if (fd >= 0) close(fd);
+  if (listener >= 0) close(listener);
+}
+
+}  // namespace baton::stand_in
+
 const char* ncclGetErrorString(ncclResult_t result) {
   switch (result) {
     case ncclSuccess:
       return "no error";
+    case ncclUnhandledCudaError:
+      return "unhandled cuda error";
     case ncclSystemError:
       return "unhandled system error";
     case ncclInvalidArgument:
@@ -135,8 +123,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int ranks, ncclUniqueId id, int rank,
                                     ncclConfig_t* config) {
   if (ranks != 2 || rank < 0 || rank > 1 || config->blocking != 0) return ncclInvalidArgument;
-  auto created = std::make_unique<ncclComm>();
-  created->rank = rank;
+  auto created = std::make_unique<ncclComm>(ncclComm{std::make_shared<Link>(), nullptr, rank});
   Link& link = *created->link;
   if (rank == 0) {
     std::lock_guard lock(TheIds().mutex);
@@ -154,6 +141,11 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int ranks, ncclUni
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t communicator, ncclResult_t* state) {
+  if (communicator->clique != nullptr) {
+    std::lock_guard lock(communicator->clique->mutex);
+    *state = communicator->clique->state;
+    return ncclSuccess;
+  }
   Link& link = *communicator->link;
   std::lock_guard lock(link.mutex);
   *state = link.state;  // so a call is in progress for one question at least
@@ -167,7 +159,10 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t communicator, ncclResult_t* state)
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t communicator) {
-  {
+  if (communicator->clique != nullptr) {
+    std::lock_guard lock(communicator->clique->mutex);
+    communicator->clique->aborted = true;
+  } else {
     std::lock_guard lock(communicator->link->mutex);
     communicator->link->aborted = true;
     if (communicator->link->fd >= 0) shutdown(communicator->link->fd, SHUT_RDWR);
@@ -185,7 +180,7 @@ ncclResult_t ncclSend(const void* from, size_t count, ncclDataType_t, int peer, 
     return Continue(*link, message,
                     [](int fd, std::byte* at, uint64_t left) { return send(fd, at, left, MSG_NOSIGNAL); });
   };
-  const cudaError_t error = baton::stand_in::EnqueueUntil(stream, attempt, {{&from, sizeof(from)}});
+  const cudaError_t error = baton::stand_in::EnqueueUntil(stream, attempt, {from});
   return error == cudaSuccess ? ncclInProgress : ncclSystemError;
 }
 
@@ -196,6 +191,6 @@ ncclResult_t ncclRecv(void* to, size_t count, ncclDataType_t, int peer, ncclComm
   const auto attempt = [link = communicator->link, message]() mutable {
     return Continue(*link, message, [](int fd, std::byte* at, uint64_t left) { return recv(fd, at, left, 0); });
   };
-  const cudaError_t error = baton::stand_in::EnqueueUntil(stream, attempt, {{&to, sizeof(to)}});
+  const cudaError_t error = baton::stand_in::EnqueueUntil(stream, attempt, {to});
   return error == cudaSuccess ? ncclInProgress : ncclSystemError;
 }

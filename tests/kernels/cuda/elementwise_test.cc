@@ -77,6 +77,37 @@ TEST_F(Elementwise, RmsNormAddsDeltaAndBiasToTheResidualStreamFirst) {
   }
 }
 
+TEST_F(Elementwise, PartsOfADeltaAreAddedInTheirOrder) {
+  constexpr int64_t kRows = 3, kWidth = 100;
+  constexpr float kEps = 1e-6f;
+  for (const DType dtype : kActivationFormats) {
+    for (const int parts : {1, 2, 4}) {
+      const std::vector<float> before = RandomFloats(kRows * kWidth, 1, 4.0f), weight = RandomFloats(kWidth, 2),
+                               partials = RandomFloats(parts * kRows * kWidth, 3), bias = RandomFloats(kWidth, 4);
+      std::vector<float> sum = before, expected;
+      for (int64_t i = 0; i < kRows * kWidth; ++i) {
+        float added = partials[i];
+        for (int part = 1; part < parts; ++part) added += partials[part * kRows * kWidth + i];
+        sum[i] += added;
+        sum[i] += bias[i % kWidth];
+      }
+      for (int64_t row = 0; row < kRows; ++row) {
+        const std::vector<float> one = reference::RmsNorm(sum.data() + row * kWidth, weight, kEps);
+        expected.insert(expected.end(), one.begin(), one.end());
+      }
+      ForEveryOrder([&] {
+        float* hidden = ToDevice(before);
+        std::byte* y = NewDevice<std::byte>(kRows * kWidth * BlockOf(dtype).bytes);
+        Expect(cuda::AddPartialsRmsNorm(dtype, hidden, ToDevice(partials), parts, ToDevice(bias), ToDevice(weight),
+                                        kEps, kRows, kWidth, y, stream()));
+        ExpectClose(dtype, Download(dtype, y, kRows * kWidth), expected);
+        const std::vector<float> stream_after = ToHost(hidden, kRows * kWidth);
+        ExpectSameBits(stream_after.data(), sum.data(), sum.size());
+      });
+    }
+  }
+}
+
 TEST_F(Elementwise, ARowsNormDoesNotDependOnTheNumberOfRows) {
   constexpr int64_t kWidth = 500;
   const std::vector<float> x = RandomFloats(8 * kWidth, 1), weight = RandomFloats(kWidth, 2);

@@ -12,8 +12,9 @@
 // tests/fakes/cuda/stand_in.h has what tests may set and ask.
 
 #include <cstddef>
+#include <cstring>
 #include <functional>
-#include <initializer_list>
+#include <vector>
 
 #define __global__
 #define __device__
@@ -102,20 +103,32 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable);
 
 namespace baton::stand_in {
 
-// An argument of work on a device; its words that are pointers must be to memory that the device reaches.
-struct Argument {
-  const void* data;
-  size_t bytes;
-};
+// What work on a device is given that may be pointers; those into another device's memory are an error.
+using Words = std::vector<const void*>;
+
+// The words of a kernel's arguments, without what lies between their members.
+template <typename... Arguments>
+Words WordsOf(const Arguments&... arguments) {
+  Words words;
+  [[maybe_unused]] const auto add = [&words]<typename T>(T argument) {
+    __builtin_clear_padding(&argument);
+    for (size_t at = 0; at + sizeof(void*) <= sizeof(T); at += sizeof(void*)) {
+      words.emplace_back();
+      std::memcpy(&words.back(), reinterpret_cast<const std::byte*>(&argument) + at, sizeof(void*));
+    }
+  };
+  (add(arguments), ...);
+  return words;
+}
 
 // What `kernel<<<grid, block, shared_bytes, stream>>>(...)` is on a device; `body` is one thread's run.
 cudaError_t LaunchKernel(dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream, std::function<void()> body,
-                         std::initializer_list<Argument> arguments);
+                         const Words& words);
 // Other work of a stream's device, such as a matrix product of the stand-in's cuBLASLt.
-cudaError_t Enqueue(cudaStream_t stream, std::function<void()> work, std::initializer_list<Argument> arguments);
+cudaError_t Enqueue(cudaStream_t stream, std::function<void()> work, const Words& words);
 // Work that waits for others, such as a message of the stand-in's NCCL: `attempt` is called again and again until it
 // says that it is over, and must not block.
-cudaError_t EnqueueUntil(cudaStream_t stream, std::function<bool()> attempt, std::initializer_list<Argument> arguments);
+cudaError_t EnqueueUntil(cudaStream_t stream, std::function<bool()> attempt, const Words& words);
 int DeviceOf(cudaStream_t stream);
 
 }  // namespace baton::stand_in
