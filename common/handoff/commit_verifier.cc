@@ -28,7 +28,7 @@ absl::Status VerifyCommit(const Lease& lease, const CommitMessage& commit, PoolM
     }
   }
   std::vector<uint64_t> actual(lease.prompt_blocks.size());
-  BATON_RETURN_IF_ERROR(memory.Checksums(lease.prompt_blocks, memory.layout().key_order, actual));
+  BATON_RETURN_IF_ERROR(memory.Checksums(lease.prompt_blocks, memory.layout().key_order, StepOrder::kBeside, actual));
   for (size_t i = 0; i < actual.size(); ++i) {
     if (actual[i] != commit.checksums[i]) {
       return DataLoss("checksum of leased block %d (pool block %d) is %016x, the writer's was %016x", i,

@@ -126,8 +126,9 @@ void OutgoingTransfer::PutUpTo(uint32_t last, TimePoint pushed) {
   result_.bytes += (last - next_block_) * context_->memory->layout().BytesPerBlock();
   const size_t hashed = checksums_.size();
   checksums_.resize(hashed + last - next_block_);
-  const absl::Status checksums = context_->memory->Checksums(
-      std::span(blocks_).subspan(next_block_, last - next_block_), key_order_, std::span(checksums_).subspan(hashed));
+  const absl::Status checksums =
+      context_->memory->Checksums(std::span(blocks_).subspan(next_block_, last - next_block_), key_order_,
+                                  StepOrder::kBehind, std::span(checksums_).subspan(hashed));
   next_block_ = last;
   if (!checksums.ok()) Stop(HandoffOutcome::kFailed, StatusMessage(checksums));
 }

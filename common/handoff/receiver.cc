@@ -92,7 +92,7 @@ class Receiver final : public HandoffReceiver, public ControlHandler, public Wri
     }
     // Nobody knows the lease yet, so nothing can end it while its blocks are zeroed. Prompt blocks are written whole.
     // What earlier holders of the blocks enqueued is over then as well, so that nothing writes beside the writer.
-    const absl::Status zeroed = memory_->Zero(lease.growth_blocks, 0);
+    const absl::Status zeroed = memory_->Zero(lease.growth_blocks, 0, StepOrder::kBehind);
     absl::MutexLock lock(&mutex_);
     if (!zeroed.ok()) {
       table_.Withdraw(lease.key);
@@ -233,7 +233,7 @@ class Receiver final : public HandoffReceiver, public ControlHandler, public Wri
     mutex_.Unlock();
     absl::Status verified = VerifyCommit(*lease, message, *memory_);
     const uint32_t used = (message.token_count - 1) % layout_.block_size + 1;
-    if (verified.ok()) verified = memory_->Zero({&lease->prompt_blocks.back(), 1}, used);
+    if (verified.ok()) verified = memory_->Zero({&lease->prompt_blocks.back(), 1}, used, StepOrder::kBeside);
     mutex_.Lock();
     const AnswerMessage reply = table_.FinishCommit(id, verified, std::move(message.first_tokens));
     const std::vector<Answer> answers = std::move(commits_.at(id).answers);

@@ -62,8 +62,7 @@ class HostStaging final : public PoolStaging {
   }
   absl::StatusOr<bool> Done(size_t) override { return true; }
   absl::Status Wait(size_t) override { return absl::OkStatus(); }
-  absl::Status MakeWait(CUstream_st*, size_t) override { return FailedPrecondition("the pool has no device"); }
-  absl::Status WaitFor(CUstream_st*, size_t) override { return FailedPrecondition("the pool has no device"); }
+  absl::Status MakeWait(const device::Stream&, size_t) override { return FailedPrecondition("the pool has no device"); }
 
  private:
   // Block by block through a copy: a run may begin and end anywhere.
@@ -96,7 +95,8 @@ HostPool::HostPool(const KvLayout& layout, std::span<std::byte> memory)
       blocks_(layout.BytesPerBlock() == 0 ? 0 : static_cast<uint32_t>(memory.size() / layout.BytesPerBlock())),
       memory_(memory) {}
 
-absl::Status HostPool::Checksums(std::span<const BlockId> ids, KeyOrder order, std::span<uint64_t> checksums) {
+absl::Status HostPool::Checksums(std::span<const BlockId> ids, KeyOrder order, StepOrder,
+                                 std::span<uint64_t> checksums) {
   const uint64_t block_bytes = layout_.BytesPerBlock();
   std::vector<std::byte> reordered(order == layout_.key_order ? 0 : block_bytes);
   for (size_t i = 0; i < ids.size(); ++i) {
@@ -111,7 +111,7 @@ absl::Status HostPool::Checksums(std::span<const BlockId> ids, KeyOrder order, s
   return absl::OkStatus();
 }
 
-absl::Status HostPool::Zero(std::span<const BlockId> ids, uint32_t used) {
+absl::Status HostPool::Zero(std::span<const BlockId> ids, uint32_t used, StepOrder) {
   for (const BlockId id : ids) {
     if (id >= blocks_) return OutOfRange("block %d of a pool of %d", id, blocks_);
     ZeroSlots(layout_, memory_.data(), id, used);

@@ -1,6 +1,6 @@
 #pragma once
 
-// A pool in this process's memory.
+// A pool in this process's memory, whose steps are over when they return: there is nothing to order.
 
 #include <memory>
 #include <span>
@@ -17,8 +17,9 @@ class HostPool final : public PoolMemory {
   const KvLayout& layout() const override { return layout_; }
   uint32_t blocks() const override { return blocks_; }
   std::span<std::byte> host() const override { return memory_; }
-  absl::Status Checksums(std::span<const BlockId> ids, KeyOrder order, std::span<uint64_t> checksums) override;
-  absl::Status Zero(std::span<const BlockId> ids, uint32_t used) override;
+  absl::Status Checksums(std::span<const BlockId> ids, KeyOrder order, StepOrder steps,
+                         std::span<uint64_t> checksums) override;
+  absl::Status Zero(std::span<const BlockId> ids, uint32_t used, StepOrder steps) override;
   // Reads and writes are over when they return.
   absl::StatusOr<std::unique_ptr<PoolStaging>> MakeStaging(StagingPlace place, size_t buffers, uint64_t bytes) override;
 

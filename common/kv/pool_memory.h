@@ -5,8 +5,7 @@
 // (common/engine/cuda_pool.h) is one allocation on each of its devices, each with its share of the heads of every
 // block.
 //
-// Nothing here is called by the step thread. Calls may wait for a device, and see what the steps enqueued before have
-// written. All but PoolStaging is thread-safe.
+// Nothing here is called by the step thread: calls may wait for a device. All but PoolStaging is thread-safe.
 
 #include <cstddef>
 #include <cstdint>
@@ -18,7 +17,9 @@
 #include "common/base/ids.h"
 #include "common/kv/layout.h"
 
-struct CUstream_st;
+namespace baton::device {
+class Stream;
+}
 
 namespace baton {
 
@@ -39,7 +40,7 @@ class PoolStaging {
 
   // Start to copy `runs`, which lie inside the pool and the buffer, between pool and buffer; the host may touch neither
   // until Done. Read gives keys in `order`, whatever the pool's own, and sees what earlier steps wrote. Write takes the
-  // pool's own order, and does not wait for steps: no step has used these blocks since Zero was called for their lease.
+  // pool's own order, and does not wait for steps: since Zero was called for their lease, none uses these blocks.
   virtual absl::Status Read(size_t index, std::span<const PoolRun> runs, KeyOrder order) = 0;
   virtual absl::Status Write(size_t index, std::span<const PoolRun> runs) = 0;
 
@@ -48,15 +49,18 @@ class PoolStaging {
   virtual absl::Status Wait(size_t index) = 0;
 
   // For device buffers: what is enqueued in `stream`, of the first device, from now on runs after the last call for
-  // this buffer; and the other way round: its next call runs after what is in `stream` now.
-  virtual absl::Status MakeWait(CUstream_st* stream, size_t index) = 0;
-  virtual absl::Status WaitFor(CUstream_st* stream, size_t index) = 0;
+  // this buffer. FAILED_PRECONDITION for others.
+  virtual absl::Status MakeWait(const device::Stream& stream, size_t index) = 0;
 };
 
 enum class StagingPlace : uint8_t {
   kHost,         // memory that the host reads and writes; pinned where a device is involved
   kFirstDevice,  // memory of the pool's first device
 };
+
+// Whether work on the pool runs behind the steps that are enqueued by then, and with it what they had enqueued for
+// earlier holders of the blocks; or beside them, which is sooner, for blocks that no step knows.
+enum class StepOrder : uint8_t { kBehind, kBeside };
 
 class PoolMemory {
  public:
@@ -71,11 +75,12 @@ class PoolMemory {
 
   // checksums[i] = Checksum (common/base/hash.h) of block ids[i] with its keys in `order`. OUT_OF_RANGE for a block
   // that is not there.
-  virtual absl::Status Checksums(std::span<const BlockId> ids, KeyOrder order, std::span<uint64_t> checksums) = 0;
+  virtual absl::Status Checksums(std::span<const BlockId> ids, KeyOrder order, StepOrder steps,
+                                 std::span<uint64_t> checksums) = 0;
 
   // Zeroes slots [used, block_size) of every head and layer of each block: what a writer or an earlier holder left
-  // there never reaches attention. Later steps see it. Also waits for the steps enqueued so far, with no blocks too.
-  virtual absl::Status Zero(std::span<const BlockId> ids, uint32_t used) = 0;
+  // there never reaches attention. It is done on return.
+  virtual absl::Status Zero(std::span<const BlockId> ids, uint32_t used, StepOrder steps) = 0;
 
   // `buffers` of `bytes` each, aligned to 256. FAILED_PRECONDITION for a place that this pool has not.
   virtual absl::StatusOr<std::unique_ptr<PoolStaging>> MakeStaging(StagingPlace place, size_t buffers,

@@ -31,7 +31,7 @@ TEST(HostPool, ZeroesOnlyTheUnusedSlotsOfItsBlocks) {
   const std::vector<std::byte> before = memory;
   HostPool pool(kLayout, memory);
   const std::vector<BlockId> blocks = {4, 6};
-  ASSERT_TRUE(pool.Zero(blocks, 9).ok());
+  ASSERT_TRUE(pool.Zero(blocks, 9, StepOrder::kBehind).ok());
   for (uint64_t i = 0; i < memory.size(); ++i) {
     const bool is_value = i / kLayout.HeadBytes() % 2 == 1;
     const uint64_t number = i / sizeof(float), slot = (is_value ? number / kLayout.head_dim : number) % 16;
@@ -45,7 +45,7 @@ TEST(HostPool, ZeroFollowsTheOrderOfKeys) {
   const KvLayout layout{.dtype = DType::kF32, .layers = 1, .kv_heads = 1, .head_dim = 2, .block_size = 16};
   std::vector<std::byte> memory(layout.BytesPerBlock(), std::byte{0xff});
   const BlockId block = 0;
-  ASSERT_TRUE(HostPool(layout, memory).Zero({&block, 1}, 3).ok());
+  ASSERT_TRUE(HostPool(layout, memory).Zero({&block, 1}, 3, StepOrder::kBehind).ok());
   const auto* keys = reinterpret_cast<const uint32_t*>(memory.data());
   for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(keys[i], i < 3 * 2 ? 0xffffffffu : 0u) << i;
 }
@@ -59,7 +59,7 @@ TEST(HostPool, ZeroTakesTheScalesOfInt8AsWell) {
                         .key_order = KeyOrder::kByElement};
   std::vector<std::byte> memory(layout.BytesPerBlock(), std::byte{0xff});
   const BlockId block = 0;
-  ASSERT_TRUE(HostPool(layout, memory).Zero({&block, 1}, 15).ok());
+  ASSERT_TRUE(HostPool(layout, memory).Zero({&block, 1}, 15, StepOrder::kBehind).ok());
   uint64_t zeros = 0;
   for (const std::byte byte : memory) zeros += byte == std::byte{0};
   EXPECT_EQ(zeros, layout.BytesPerToken());
@@ -76,8 +76,9 @@ TEST(HostPool, BlocksOutsideAreRefused) {
   EXPECT_EQ(pool.blocks(), 3u);
   const BlockId block = 3;
   uint64_t checksum;
-  EXPECT_EQ(pool.Zero({&block, 1}, 0).code(), absl::StatusCode::kOutOfRange);
-  EXPECT_EQ(pool.Checksums({&block, 1}, kLayout.key_order, {&checksum, 1}).code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(pool.Zero({&block, 1}, 0, StepOrder::kBehind).code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(pool.Checksums({&block, 1}, kLayout.key_order, StepOrder::kBehind, {&checksum, 1}).code(),
+            absl::StatusCode::kOutOfRange);
 }
 
 // Key `element` of `slot` moves from one order's place to the other's; everything else stays.
@@ -120,7 +121,7 @@ TEST(HostPool, ReadsRunsThatBeginAnywhereInTheOrderAsked) {
   }
   std::vector<uint64_t> checksums(2);
   const std::vector<BlockId> blocks = {2, 0};
-  ASSERT_TRUE(pool.Checksums(blocks, KeyOrder::kBySlot, checksums).ok());
+  ASSERT_TRUE(pool.Checksums(blocks, KeyOrder::kBySlot, StepOrder::kBehind, checksums).ok());
   const std::span<const std::byte> bytes = whole;
   EXPECT_EQ(checksums[0], Checksum(bytes.subspan(2 * kLayout.BytesPerBlock())));
   EXPECT_EQ(checksums[1], Checksum(bytes.first(kLayout.BytesPerBlock())));
