@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "common/base/version.h"
+#include "common/config/number_check.h"
 
 namespace baton {
 namespace {
@@ -54,20 +55,20 @@ void Flags::Add(const std::string& name, bool* field, const std::string& help) {
 }
 
 void Flags::Add(const std::string& name, uint16_t* field, const std::string& help) {
-  impl_->KeepScalar(name, impl_->app.add_option("--" + name, *field, help)->check(CLI::Range(0, 65535)));
+  impl_->KeepScalar(name, impl_->app.add_option("--" + name, *field, help)->check(WholeNumberCheck(0, 65535)));
 }
 
 void Flags::Add(const std::string& name, uint32_t* field, const std::string& help, uint32_t low, uint32_t high) {
-  impl_->KeepScalar(name, impl_->app.add_option("--" + name, *field, help)->check(CLI::Range(low, high)));
+  impl_->KeepScalar(name, impl_->app.add_option("--" + name, *field, help)->check(WholeNumberCheck(low, high)));
 }
 
 void Flags::Add(const std::string& name, double* field, const std::string& help, double low, double high) {
-  impl_->KeepScalar(name, impl_->app.add_option("--" + name, *field, help)->check(CLI::Range(low, high)));
+  impl_->KeepScalar(name, impl_->app.add_option("--" + name, *field, help)->check(RealNumberCheck(low, high)));
 }
 
 void Flags::Add(const std::string& name, std::optional<double>* field, const std::string& help, double low,
                 double high) {
-  impl_->KeepScalar(name, impl_->app.add_option("--" + name, *field, help)->check(CLI::Range(low, high)));
+  impl_->KeepScalar(name, impl_->app.add_option("--" + name, *field, help)->check(RealNumberCheck(low, high)));
 }
 
 void Flags::Add(const std::string& name, std::vector<std::string>* field, const std::string& help) {

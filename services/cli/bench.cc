@@ -5,6 +5,7 @@
 #include <iostream>
 
 #include "common/base/status.h"
+#include "common/config/number_check.h"
 #include "common/model/shapes.h"
 #include "services/cli/bench/svg.h"
 #include "services/cli/command.h"
@@ -54,19 +55,25 @@ void AddFlags(CLI::App& command, const Bench& bench, BenchFlags& flags) {
   command.add_option("--weights", options.weights, "How matrices are kept in memory, as the worker's flag")
       ->capture_default_str();
   command.add_option("--threads", options.threads, "Threads of an engine; 0: one per core")
-      ->check(CLI::Range(0, 1024))
+      ->check(WholeNumberCheck(0, 1024))
       ->capture_default_str();
   command.add_option("--repetitions", options.repetitions, "Measured rounds after the warm-up")
-      ->check(CLI::Range(1, 1000))
+      ->check(WholeNumberCheck(1, 1000))
       ->capture_default_str();
-  command.add_option("--seed", options.seed, "Of drawn prompts, lengths and arrivals")->capture_default_str();
+  command.add_option("--seed", options.seed, "Of drawn prompts, lengths and arrivals")
+      ->check(WholeNumberCheck<uint64_t>())
+      ->capture_default_str();
   command.add_flag("--quick", options.quick, "Tiny sizes: shows that the bench works, its times mean little");
   if (bench.name == "engine") {
-    command.add_option("--lengths", options.lengths, "Prompt lengths")->delimiter(',')->check(CLI::Range(1, 1 << 20));
-    command.add_option("--depths", options.depths, "Tokens before a decode step")->delimiter(',');
+    command.add_option("--lengths", options.lengths, "Prompt lengths")
+        ->delimiter(',')
+        ->check(WholeNumberCheck(1, 1 << 20));
+    command.add_option("--depths", options.depths, "Tokens before a decode step")
+        ->delimiter(',')
+        ->check(WholeNumberCheck(0, 1 << 20));
     command.add_option("--batches", options.batches, "Sequences of a decode step")
         ->delimiter(',')
-        ->check(CLI::Range(1, 1024));
+        ->check(WholeNumberCheck(1, 1024));
     command.add_flag("--only_stored", options.only_stored, "Weights as stored, not int8 and int4 beside them");
   }
   if (bench.place == Bench::Place::kRouterOrOwn) {
@@ -76,10 +83,12 @@ void AddFlags(CLI::App& command, const Bench& bench, BenchFlags& flags) {
   }
   if (bench.name == "load" || bench.name == "disagg") {
     command.add_option("--rate", options.rate, "Requests a second; 0: several around what the service can do")
-        ->check(CLI::Range(0.0, 1e6));
-    command.add_option("--requests", options.requests, "Requests a rate");
-    command.add_option("--prompt_tokens", options.prompt_tokens, "Mean length of prompts");
-    command.add_option("--output_tokens", options.output_tokens, "Mean length of answers");
+        ->check(RealNumberCheck(0, 1e6));
+    command.add_option("--requests", options.requests, "Requests a rate")->check(WholeNumberCheck<uint32_t>());
+    command.add_option("--prompt_tokens", options.prompt_tokens, "Mean length of prompts")
+        ->check(WholeNumberCheck<uint32_t>());
+    command.add_option("--output_tokens", options.output_tokens, "Mean length of answers")
+        ->check(WholeNumberCheck<uint32_t>());
   }
   if (bench.name == "load") {
     command.add_option("--trace", options.trace,

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <map>
 
+#include "common/config/number_check.h"
 #include "services/cli/answer_json.h"
 #include "services/cli/choice_order.h"
 #include "services/cli/client.h"
@@ -171,7 +172,7 @@ Command AddGenerate(CLI::App& program) {
   command->add_flag("--chat", flags->chat, "Take the prompt as a user's message of a chat (the model's chat template)");
   command->add_option("--system", flags->system, "System message; implies --chat");
   command->add_option("--n", flags->sampling.n, "Independent answers, shown one after the other")
-      ->check(CLI::Range(1, 64))
+      ->check(WholeNumberCheck(1, 64))
       ->group("Sampling");
   flags->sampling.AddTo(*command);
   command->add_option("--request_id", flags->request_id, "Identity of the request, for logs and traces");

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/base/status.h"
+#include "common/config/number_check.h"
 #include "common/engine/cpu_weights.h"
 #include "common/engine/text_quality.h"
 #include "common/text/tokenizer.h"
@@ -97,9 +98,11 @@ Command AddInspect(CLI::App& program) {
       ->check(CLI::IsMember({16, 32}))
       ->capture_default_str();
   command->add_option("--memory_gib", flags->options.memory_gib, "Memory of the KV pool: shows what it holds")
-      ->check(CLI::Range(0.0, 1e6));
-  command->add_option("--max_model_len", flags->options.max_model_len,
-                      "Tokens of the longest sequence; the model's own length unless given");
+      ->check(RealNumberCheck(0, 1e6));
+  command
+      ->add_option("--max_model_len", flags->options.max_model_len,
+                   "Tokens of the longest sequence; the model's own length unless given")
+      ->check(WholeNumberCheck<uint32_t>());
   command
       ->add_option("--quality", flags->quality_file,
                    "A text file: its perplexity with --weights beside that with f32, which takes a while")
@@ -111,7 +114,7 @@ Command AddInspect(CLI::App& program) {
       ->check(CLI::IsMember(formats))
       ->capture_default_str();
   command->add_option("--quality_window", flags->quality_window, "Tokens that --quality predicts from at most")
-      ->check(CLI::Range(2u, 1u << 20))
+      ->check(WholeNumberCheck(2, 1u << 20))
       ->capture_default_str();
   command->add_flag("--json", flags->json, "One line of JSON");
   command->footer(

@@ -4,6 +4,7 @@
 #include <iostream>
 
 #include "common/base/status.h"
+#include "common/config/number_check.h"
 #include "common/model/shapes.h"
 #include "services/cli/command.h"
 #include "services/cli/format.h"
@@ -64,6 +65,7 @@ Command AddMakeModel(CLI::App& program) {
       ->capture_default_str();
   command->add_option("--out", flags->out, "Directory to write to; must be empty or not there")->required();
   command->add_option("--seed", flags->seed, "Equal seeds give equal weights in every format but q4_0, which rounds")
+      ->check(WholeNumberCheck<uint64_t>())
       ->capture_default_str();
   command->footer(
       "The tokenizer knows bytes, <|im_start|>, <|im_end|> and made-up words, so any text goes in and every id can be\n"

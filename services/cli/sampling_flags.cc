@@ -2,6 +2,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "common/config/number_check.h"
+
 namespace baton::cli {
 
 void SamplingFlags::AddTo(CLI::App& command) {
@@ -9,21 +11,24 @@ void SamplingFlags::AddTo(CLI::App& command) {
   const auto add = [&](const std::string& name, auto& field, const std::string& help) {
     return command.add_option(name, field, help)->group(group);
   };
+  const auto add_number = [&](const std::string& name, auto& field, const std::string& help) {
+    add(name, field, help)->check(WholeNumberCheck<typename std::decay_t<decltype(field)>::value_type>());
+  };
   command.add_option("--model", model, "Model name; may be left out when the router serves exactly one");
-  add("--max_tokens", max_tokens, "Most tokens to generate");
-  add("--min_tokens", min_tokens, "No end before this many tokens");
+  add_number("--max_tokens", max_tokens, "Most tokens to generate");
+  add_number("--min_tokens", min_tokens, "No end before this many tokens");
   add("--temperature", temperature, "0 is greedy");
   add("--top_p", top_p, "Smallest set of tokens whose probability reaches this");
-  add("--top_k", top_k, "Only the k most probable tokens; 0 is off");
+  add_number("--top_k", top_k, "Only the k most probable tokens; 0 is off");
   add("--min_p", min_p, "Only tokens at least this probable relative to the best");
   add("--repetition_penalty", repetition_penalty, "Above 1: less of what prompt or answer contain");
   add("--presence_penalty", presence_penalty, "Subtracted once from tokens generated before");
   add("--frequency_penalty", frequency_penalty, "Subtracted for each time a token was generated before");
-  add("--seed", seed, "Makes the answer reproducible");
+  add_number("--seed", seed, "Makes the answer reproducible");
   add("--stop", stop, "Text that ends the answer; may be given several times")->allow_extra_args(false);
-  add("--logprobs", logprobs, "Log-probabilities of the tokens and of this many alternatives");
+  add_number("--logprobs", logprobs, "Log-probabilities of the tokens and of this many alternatives");
   command.add_flag("--ignore_eos", ignore_eos, "Go on after the model's end token")->group(group);
-  command.add_option("--priority", priority, "Lower is served first");
+  command.add_option("--priority", priority, "Lower is served first")->check(WholeNumberCheck<int32_t>());
   command.add_option("--cache_salt", cache_salt, "Keeps cached prefixes of different owners apart");
 }
 

@@ -8,6 +8,7 @@
 #include <optional>
 #include <thread>
 
+#include "common/config/number_check.h"
 #include "services/cli/client.h"
 #include "services/cli/command.h"
 #include "services/cli/format.h"
@@ -76,10 +77,10 @@ Command AddTop(CLI::App& program) {
   command->add_flag("--once", flags->once,
                     "One look, then exit; latencies are those since the router's start, rates need two looks");
   command->add_option("--interval", flags->interval, "Seconds between two looks")
-      ->check(CLI::Range(0.05, 3600.0))
+      ->check(RealNumberCheck(0.05, 3600))
       ->capture_default_str();
   command->add_option("--window", flags->window, "Seconds that latencies go back")
-      ->check(CLI::Range(1.0, 3600.0))
+      ->check(RealNumberCheck(1, 3600))
       ->capture_default_str();
   command->add_flag("--json", flags->json, "One line of JSON a look");
   flags->connection.AddTo(*command);

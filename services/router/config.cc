@@ -1,6 +1,7 @@
 #include "services/router/config.h"
 
 #include "common/base/status.h"
+#include "common/config/host_port.h"
 #include "common/rpc/otlp_exporter.h"
 
 namespace baton {
@@ -45,10 +46,7 @@ void RouterConfig::AddTo(Flags& flags) {
 
 absl::Status RouterConfig::Finish() {
   for (const std::string& worker : workers) {
-    const size_t colon = worker.rfind(':');
-    if (colon == std::string::npos || colon == 0 || colon + 1 == worker.size()) {
-      return InvalidArgument("--workers has '%s', must be host:port", worker);
-    }
+    if (const auto address = ParseHostPort(worker); !address.ok()) return WithContext(address.status(), "--workers");
   }
   policy = disaggregation == "always"  ? DisaggregationPolicy::kAlways
            : disaggregation == "never" ? DisaggregationPolicy::kNever

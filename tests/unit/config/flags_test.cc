@@ -5,6 +5,8 @@
 
 #include <cstdlib>
 
+#include "common/config/number_check.h"
+
 namespace baton {
 namespace {
 
@@ -16,6 +18,7 @@ struct Config {
   std::vector<std::string> workers;
   std::string policy = "auto";
   std::optional<double> pool;
+  uint16_t port = 0;
 };
 
 std::optional<int> Parse(Config& config, std::vector<const char*> arguments, std::string* error = nullptr) {
@@ -26,6 +29,7 @@ std::optional<int> Parse(Config& config, std::vector<const char*> arguments, std
   flags.Add("prefix_cache", &config.prefix_cache, "Cache.");
   flags.Add("workers", &config.workers, "Workers.");
   flags.Add("pool", &config.pool, "Pool.", 0, 10);
+  flags.Add("port", &config.port, "Port.");
   flags.AddChoice("policy", &config.policy, {"auto", "always", "never"}, "Policy.");
   arguments.insert(arguments.begin(), "test");
   testing::internal::CaptureStderr();
@@ -86,6 +90,45 @@ TEST(Flags, ErrorsNameTheFlagAndTheLimits) {
   EXPECT_NE(error.find("always"), std::string::npos) << error;
   EXPECT_EQ(Parse(config, {"--no_such_flag=1"}, &error), 2);
   EXPECT_NE(error.find("no_such_flag"), std::string::npos) << error;
+}
+
+TEST(Flags, WholeNumbersAreDecimalAndInRange) {
+  for (const char* text : {"0", "1025", "-1", "4294967297", "18446744073709551617", "99999999999999999999999", "010",
+                           "0x10", "1.5", "1e2", "", " 8", "8 ", "+8", "many"}) {
+    Config config;
+    std::string error;
+    EXPECT_EQ(Parse(config, {"--max_batch", text}, &error), 2) << text;
+    EXPECT_NE(error.find("--max_batch"), std::string::npos) << error;
+  }
+  Config config;
+  std::string error;
+  EXPECT_EQ(Parse(config, {"--port=65536"}, &error), 2);
+  EXPECT_NE(error.find("'65536' is no whole number from 0 to 65535"), std::string::npos) << error;
+  EXPECT_EQ(Parse(config, {"--port=65535", "--max_batch=1024"}), std::nullopt);
+  EXPECT_EQ(config.port, 65535);
+  EXPECT_EQ(config.max_batch, 1024u);
+}
+
+TEST(Flags, RealNumbersAreFiniteAndInRange) {
+  for (const char* text : {"nan", "inf", "-0.1", "1.01", "1e999", "half", ""}) {
+    Config config;
+    EXPECT_EQ(Parse(config, {"--share", text}), 2) << text;
+  }
+  Config config;
+  EXPECT_EQ(Parse(config, {"--share=2.5e-1"}), std::nullopt);
+  EXPECT_EQ(config.share, 0.25);
+}
+
+TEST(NumberCheck, TakesEveryValueOfAType) {
+  const auto error = [](const CLI::Validator& check, std::string text) { return check(text); };
+  for (const char* text : {"0", "18446744073709551615"}) EXPECT_EQ(error(WholeNumberCheck<uint64_t>(), text), "");
+  for (const char* text : {"18446744073709551616", "-1", "-0"}) {
+    EXPECT_NE(error(WholeNumberCheck<uint64_t>(), text), "") << text;
+  }
+  for (const char* text : {"-2147483648", "2147483647"}) EXPECT_EQ(error(WholeNumberCheck<int32_t>(), text), "");
+  for (const char* text : {"-2147483649", "2147483648", "-", "--1"}) {
+    EXPECT_NE(error(WholeNumberCheck<int32_t>(), text), "") << text;
+  }
 }
 
 }  // namespace
