@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdio>
 #include <iostream>
+#include <optional>
 
 #include "services/cli/client.h"
 #include "services/cli/command.h"
@@ -20,7 +21,7 @@ constexpr char kHelp[] =
     "/system TEXT  change the system message; without TEXT there is none\n"
     "/quit         leave (also Ctrl-D)\n"
     "//...         a message that begins with /\n"
-    "Ctrl-C stops the answer that is being written.\n";
+    "Ctrl-C stops the answer that is being written (over a pipe: the program).\n";
 
 struct ChatFlags {
   ConnectionOptions connection;
@@ -101,11 +102,15 @@ class ChatSession {
 
 int RunChat(const ChatFlags& flags) {
   std::atomic<Client*> running{nullptr};
-  const InterruptWatch watch([&] {
-    Client* client = running.load();
-    if (client != nullptr && client->CancelCall()) return;
-    std::fputs("\n(Ctrl-D or /quit leaves)\n> ", stderr);
-  });
+  // Only who sits before it can mean the answer alone; a chat over a pipe is ended by Ctrl-C like any program.
+  std::optional<InterruptWatch> watch;
+  if (isatty(STDIN_FILENO) != 0) {
+    watch.emplace([&] {
+      Client* client = running.load();
+      if (client != nullptr && client->CancelCall()) return;
+      std::fputs("\n(Ctrl-D or /quit leaves)\n> ", stderr);
+    });
+  }
   const auto client = Client::Create(flags.connection);
   if (!client.ok()) return Fail(client.status());
   running = client->get();

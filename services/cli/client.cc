@@ -12,7 +12,10 @@
 #include "baton/v1/admin.grpc.pb.h"
 #include "baton/v1/inference.grpc.pb.h"
 #include "common/base/status.h"
+#include "common/config/host_port.h"
+#include "common/config/number_check.h"
 #include "common/rpc/channel.h"
+#include "services/cli/utf8_check.h"
 
 namespace baton::cli {
 namespace {
@@ -48,15 +51,18 @@ void ConnectionOptions::AddTlsAndTimeoutTo(CLI::App& command) {
       ->envname("BATON_TLS_NAME")
       ->group(group);
   command.add_option("--timeout", timeout_seconds, "Seconds until a call is given up; 0 waits for ever")
-      ->check(CLI::Range(0.0, 1e6))
+      ->check(RealNumberCheck(0, 1e6))
       ->capture_default_str()
       ->group(group);
 }
 
 struct Client::Impl {
-  // Runs `call` with a context that CancelCall can reach.
+  // Runs `call`, which sends `request`, with a context that CancelCall can reach.
   template <typename Call>
-  CallStatus Run(const Call& call) {
+  CallStatus Run(const google::protobuf::Message& request, const Call& call) {
+    if (const absl::Status text = CheckUtf8(request); !text.ok()) {
+      return {static_cast<int>(text.code()), StatusMessage(text), ""};
+    }
     grpc::ClientContext context;
     if (timeout_seconds > 0) {
       context.set_deadline(std::chrono::system_clock::now() +
@@ -91,6 +97,8 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Create(const ConnectionOptions& 
   if (options.tls_ca.empty() && !(options.tls_cert.empty() && options.tls_name.empty())) {
     return InvalidArgument("--tls_cert and --tls_name need --tls_ca, which turns TLS on");
   }
+  // Other forms are gRPC's own, such as dns:///host:port. A port beyond 65535 would reach another one.
+  if (options.router.find(":/") == std::string::npos) BATON_RETURN_IF_ERROR(ParseHostPort(options.router).status());
   ChannelOptions channel_options;
   channel_options.tls = {options.tls_cert, options.tls_key, options.tls_ca};
   channel_options.tls_name = options.tls_name;
@@ -105,7 +113,7 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Create(const ConnectionOptions& 
 
 CallStatus Client::StreamGenerate(const v1::StreamGenerateRequest& request,
                                   const std::function<void(const v1::StreamGenerateResponse&)>& on_message) {
-  return impl_->Run([&](grpc::ClientContext* context) {
+  return impl_->Run(request.request(), [&](grpc::ClientContext* context) {
     const auto reader = impl_->inference->StreamGenerate(context, request);
     v1::StreamGenerateResponse message;
     while (reader->Read(&message)) on_message(message);
@@ -114,33 +122,35 @@ CallStatus Client::StreamGenerate(const v1::StreamGenerateRequest& request,
 }
 
 CallStatus Client::Generate(const v1::GenerateRequest& request, v1::GenerateResponse* response) {
-  return impl_->Run([&](auto* context) { return impl_->inference->Generate(context, request, response); });
+  return impl_->Run(request, [&](auto* context) { return impl_->inference->Generate(context, request, response); });
 }
 
 CallStatus Client::Tokenize(const v1::TokenizeRequest& request, v1::TokenizeResponse* response) {
-  return impl_->Run([&](auto* context) { return impl_->inference->Tokenize(context, request, response); });
+  return impl_->Run(request, [&](auto* context) { return impl_->inference->Tokenize(context, request, response); });
 }
 
 CallStatus Client::ListModels(v1::ListModelsResponse* response) {
-  return impl_->Run([&](auto* context) { return impl_->inference->ListModels(context, {}, response); });
+  const v1::ListModelsRequest request;
+  return impl_->Run(request, [&](auto* context) { return impl_->inference->ListModels(context, request, response); });
 }
 
 CallStatus Client::ListWorkers(v1::ListWorkersResponse* response) {
-  return impl_->Run([&](auto* context) { return impl_->admin->ListWorkers(context, {}, response); });
+  const v1::ListWorkersRequest request;
+  return impl_->Run(request, [&](auto* context) { return impl_->admin->ListWorkers(context, request, response); });
 }
 
 CallStatus Client::DrainWorker(const std::string& address) {
   v1::DrainWorkerRequest request;
   request.set_address(address);
   v1::DrainWorkerResponse response;
-  return impl_->Run([&](auto* context) { return impl_->admin->DrainWorker(context, request, &response); });
+  return impl_->Run(request, [&](auto* context) { return impl_->admin->DrainWorker(context, request, &response); });
 }
 
 CallStatus Client::CheckHealth(const std::string& service, bool* serving) {
   google::protobuf::StringValue request;
   request.set_value(service);
   google::protobuf::Int32Value response;
-  const CallStatus status = impl_->Run([&](grpc::ClientContext* context) {
+  const CallStatus status = impl_->Run(request, [&](grpc::ClientContext* context) {
     std::promise<grpc::Status> ended;
     impl_->health->UnaryCall(context, "/grpc.health.v1.Health/Check", grpc::StubOptions(), &request, &response,
                              [&](grpc::Status status) { ended.set_value(std::move(status)); });

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import unittest
@@ -9,9 +10,9 @@ import unittest
 import harness
 
 
-def start(*arguments, router):
+def start(*arguments, router, stdin=subprocess.PIPE):
     environment = dict(os.environ, BATON_ROUTER=router)
-    return subprocess.Popen([os.path.join(harness.BIN, "baton"), *arguments], stdin=subprocess.PIPE,
+    return subprocess.Popen([os.path.join(harness.BIN, "baton"), *arguments], stdin=stdin,
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
 
 
@@ -111,21 +112,68 @@ class CliTest(unittest.TestCase):
         self.assertEqual(process.returncode, 130)
         self.cluster.assert_idle()
 
-    def test_interrupt_in_a_chat_stops_the_answer_alone(self):
+    def test_interrupt_in_a_chat_at_a_terminal_stops_the_answer_alone(self):
+        terminal, stdin = pty.openpty()
         process = start("chat", "--temperature", "0", "--max_tokens", "8", "--ignore_eos",
-                        router=self.cluster.router.address)
+                        router=self.cluster.router.address, stdin=stdin)
+        os.close(stdin)
         with self.cluster.decode[0].paused():
-            process.stdin.write("this answer is stopped\n")
-            process.stdin.flush()
+            os.write(terminal, b"this answer is stopped\n")
             running = lambda: self.cluster.router.metrics()["baton_requests_running"]
             harness.wait_until(lambda: running() == 1, "the call runs")
             process.send_signal(signal.SIGINT)
             harness.wait_until(lambda: running() == 0, "the call is cancelled")
-        out, err = process.communicate("/reset\nhello\n", timeout=harness.PATIENCE)
+        os.write(terminal, b"/reset\nhello\n/quit\n")
+        out, err = process.communicate(timeout=harness.PATIENCE)
+        os.close(terminal)
         self.assertEqual((process.returncode, err), (0, ""))
         expected = self.cluster.generate([("user", "hello")], temperature=0, max_tokens=8, ignore_eos=True)
-        self.assertTrue(out.endswith(expected.choices[0].text + "\n"), out)
+        self.assertTrue(out.endswith(expected.choices[0].text + "\n> "), out)
         self.cluster.assert_idle()
+
+    def test_interrupt_ends_a_chat_over_a_pipe_and_its_call(self):
+        process = start("chat", "--max_tokens", "50", "--ignore_eos", router=self.cluster.router.address)
+        with self.cluster.decode[0].paused():
+            process.stdin.write("interrupt me\n")
+            process.stdin.flush()
+            harness.wait_until(lambda: self.cluster.router.metrics()["baton_requests_running"] == 1, "the call runs")
+            process.send_signal(signal.SIGINT)
+            self.assertEqual(process.wait(harness.PATIENCE), -signal.SIGINT)  # which shells show as 130
+        out, err = process.communicate()
+        self.assertEqual(err, "")
+        self.assertNotIn(">", out)
+        self.cluster.assert_idle()
+
+    def test_interrupt_ends_a_chat_that_waits_for_a_line_over_a_pipe(self):
+        process = start("chat", "--max_tokens", "1", "--ignore_eos", router=self.cluster.router.address)
+        process.stdin.write("hello\n")
+        process.stdin.flush()
+        self.assertTrue(process.stdout.readline())  # answered: the next line is waited for
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(harness.PATIENCE), -signal.SIGINT)
+        self.assertEqual(process.communicate(), ("", ""))
+
+    def test_text_that_is_not_utf_8_is_refused_with_its_place_before_any_call(self):
+        cases = [(("generate", b"ab\xffcd"), b"", "prompts[0].text", "0xff at offset 2"),
+                 (("generate", "--stop", b"\xc3", "hello"), b"", "sampling.stop[0]", "0xc3 at offset 0"),
+                 (("generate", "--chat", "-"), b"good \x80", "prompts[0].chat.messages[0].content", "0x80 at offset 5"),
+                 (("tokenize", "-"), b"\xed\xa0\x80", "prompt.text", "0xed at offset 0"),
+                 (("chat",), b"\xf0\x9f\n", "prompts[0].chat.messages[0].content", "0xf0 at offset 0"),
+                 (("drain", b"\xff"), b"", "address", "0xff at offset 0")]
+        for arguments, stdin, field, place in cases:
+            with self.subTest(arguments=arguments):
+                # Nobody listens there, so a call would end otherwise.
+                done = subprocess.run([os.path.join(harness.BIN, "baton"), *arguments, "--router", "127.0.0.1:1"], input=stdin,
+                                      capture_output=True, timeout=harness.PATIENCE, check=False)
+                self.assertEqual((done.returncode, done.stdout, done.stderr.decode()),
+                                 (1, b"", f"baton: INVALID_ARGUMENT: {field} is not UTF-8: byte {place}\n"))
+
+    def test_an_address_without_a_port_that_there_is_goes_nowhere(self):
+        for address in ("127.0.0.1:99999", "127.0.0.1", "127.0.0.1:0"):
+            _, err = self.baton("models", "--router", address, status=1)
+            self.assertIn(f"INVALID_ARGUMENT: '{address}'", err)
+        out, _ = self.baton("models", "--router", "dns:///" + self.cluster.router.address, "--json")
+        self.assertIn('"ready":true', out)
 
     def test_tokenize_shows_ids_and_pieces(self):
         out, _ = self.baton("tokenize", "--json", "hello there")
