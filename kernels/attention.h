@@ -54,6 +54,8 @@ class AttentionWorkspace {
  public:
   // For a pool of `threads` and calls with at most `max_sequences` sequences.
   AttentionWorkspace(int threads, int64_t max_sequences);
+  // Memory of such a workspace.
+  static uint64_t BytesFor(int threads, int64_t max_sequences);
 
  private:
   friend class AttentionCall;

@@ -25,12 +25,15 @@ class LinearWorkspace {
  public:
   // For calls with at most `max_rows` rows, `max_inputs` inputs and a pool of `threads`.
   LinearWorkspace(int64_t max_rows, int64_t max_inputs, int threads);
+  // Memory of such a workspace.
+  static uint64_t BytesFor(int64_t max_rows, int64_t max_inputs, int threads);
 
   float* packed_rows() const { return packed_rows_.floats(); }
   float* widened_panels(int worker) const { return widened_panels_.floats() + worker * kWidenedFloats; }
   const QuantizedRows& quantized_rows() const { return quantized_rows_; }
 
  private:
+  static uint64_t PackedFloats(int64_t max_rows, int64_t max_inputs);
   static constexpr int64_t kWidenedFloats = 2 * kInputBlock * kPanelWidth;
   AlignedBuffer packed_rows_;     // tiles of rows, [inputs][rows of the tile]
   AlignedBuffer widened_panels_;  // [threads][2][kInputBlock][16]

@@ -24,6 +24,11 @@ struct ActivationGroup {
 class QuantizedRows {
  public:
   QuantizedRows(int64_t max_rows, int64_t max_inputs);
+  static uint64_t BytesFor(int64_t max_rows, int64_t max_inputs) {
+    return static_cast<uint64_t>(max_rows) *
+           static_cast<uint64_t>(ValueStride(max_inputs) +
+                                 GroupStride(max_inputs) * static_cast<int64_t>(sizeof(ActivationGroup)));
+  }
 
   // Bytes and groups from a row to the next: uneven, so that the rows of a tile do not share cache sets.
   static int64_t ValueStride(int64_t inputs);

@@ -45,9 +45,11 @@ T SpinThenWait(std::atomic<T>& value, T old) {
 
 }  // namespace
 
+int ThreadPool::ThreadsOf(int threads) { return threads > 0 ? threads : static_cast<int>(AllowedCores().size()); }
+
 ThreadPool::ThreadPool(int threads, bool pin) {
   const std::vector<int> cores = AllowedCores();
-  if (threads <= 0) threads = static_cast<int>(cores.size());
+  threads = ThreadsOf(threads);
   for (int worker = 1; worker < threads; ++worker) {
     workers_.emplace_back([this, worker] { WorkerLoop(worker); });
     if (pin) {

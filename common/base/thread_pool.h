@@ -46,6 +46,8 @@ class ThreadPool final : public TaskRunner {
   ThreadPool(const ThreadPool&) = delete;
 
   int threads() const override { return static_cast<int>(workers_.size()) + 1; }
+  // How many a pool made with `threads` has.
+  static int ThreadsOf(int threads);
 
   // Calls body(TaskRunner& team) on every thread, at the same time as far as they are free. What the body does outside
   // the team's tasks happens on each thread: it may read what others wrote in tasks of earlier Runs, and write nothing

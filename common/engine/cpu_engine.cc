@@ -1,5 +1,6 @@
 #include "common/engine/cpu_engine.h"
 
+#include <algorithm>
 #include <fstream>
 #include <string>
 
@@ -46,14 +47,24 @@ uint64_t AvailableMemory() {
   return 0;
 }
 
-absl::StatusOr<double> PoolBytes(const ComputeOptions& options) {
+// What the pool may take beside a step's activations. Both are refused before a page of either is touched: filling the
+// machine's memory would cost other processes theirs.
+absl::StatusOr<double> PoolBytes(const ComputeOptions& options, uint64_t activation_bytes) {
   const auto available = static_cast<double>(AvailableMemory());
+  const auto activations = static_cast<double>(activation_bytes);
+  if (available > 0 && activations > available) {
+    return ResourceExhausted(
+        "a step of %d tokens and %d sequences (--max_step_tokens, --max_batch) takes %.3f GiB of activations; %.3f GiB "
+        "of memory are available",
+        options.max_step_tokens, options.max_batch, activations / kGiB, available / kGiB);
+  }
+  const double left = available - activations;
   const double gib = options.kv_gib.value_or(kDefaultPoolGiB);
-  const double bytes = gib > 0 ? gib * kGiB : kShareOfAvailable * available;
-  // Refused before a page of it is touched: filling the machine's memory would cost other processes theirs.
-  if (available > 0 && bytes > available) {
-    return ResourceExhausted("--kv_gib asks for a KV pool of %.3f GiB; %.3f GiB of memory are available", bytes / kGiB,
-                             available / kGiB);
+  const double bytes = gib > 0 ? gib * kGiB : kShareOfAvailable * std::max(left, 0.0);
+  if (available > 0 && bytes > left) {
+    return ResourceExhausted(
+        "--kv_gib asks for a KV pool of %.3f GiB; %.3f GiB of memory are available beside %.3f GiB of activations",
+        bytes / kGiB, left / kGiB, activations / kGiB);
   }
   return bytes;
 }
@@ -80,7 +91,8 @@ absl::StatusOr<ComputeModel> LoadOnCpu(std::shared_ptr<const model::Model> model
   runner.max_batch = options.max_batch;
   runner.max_step_tokens = options.max_step_tokens;
   BATON_ASSIGN_OR_RETURN(runner.swap_slots, SwapBlocks(options.swap_gib, loaded.layout));
-  BATON_ASSIGN_OR_RETURN(const double bytes, PoolBytes(options));
+  loaded.activation_bytes = CpuRunner::ActivationBytes(weights->config, runner);
+  BATON_ASSIGN_OR_RETURN(const double bytes, PoolBytes(options, loaded.activation_bytes));
   BATON_ASSIGN_OR_RETURN(const uint32_t blocks, PoolBlocks(bytes, loaded.layout));
   BATON_ASSIGN_OR_RETURN(const std::span<std::byte> memory,
                          transport.AllocatePool(uint64_t{blocks} * loaded.layout.BytesPerBlock()));

@@ -21,7 +21,25 @@ namespace {
 // Raised whenever a change to kernels or runner may change a bit of any result.
 constexpr int kKernelVersion = 3;
 
-AlignedBuffer Floats(uint64_t rows, int64_t width) { return ZeroedFloats(rows * static_cast<uint64_t>(width)); }
+// Floats of each of a step's buffers.
+struct Activations {
+  Activations(const model::ModelConfig& config, uint64_t rows, uint64_t sequences)
+      : hidden(rows * config.hidden),
+        normed(std::max(rows, sequences) * config.hidden),
+        qkv(rows * Padded(config.q_rows() + 2 * config.kv_rows())),
+        context(rows * config.q_rows()),
+        delta(rows * Padded(config.hidden)),
+        gate_up(rows * Padded(2 * int64_t{config.intermediate})),
+        ffn(rows * config.intermediate),
+        angles(rows * (config.head_dim / 2)),
+        logits(sequences * Padded(config.vocab)) {}
+  uint64_t Total() const { return hidden + normed + qkv + context + delta + gate_up + ffn + 2 * angles + logits; }
+
+  static uint64_t Padded(int64_t outputs) { return static_cast<uint64_t>(cpu::PaddedToPanel(outputs)); }
+  uint64_t hidden, normed, qkv, context, delta, gate_up, ffn;
+  uint64_t angles;  // cosines, and as many sines
+  uint64_t logits;
+};
 
 absl::Status CheckShapes(const model::ModelConfig& config, const KvLayout& layout, std::span<std::byte> pool) {
   if (layout.layers != config.layers || layout.kv_heads != config.kv_heads || layout.head_dim != config.head_dim) {
@@ -91,21 +109,30 @@ CpuRunner::CpuRunner(std::shared_ptr<const CpuWeights> weights, const KvLayout& 
       threads_(options.threads, options.pin_threads),
       linear_(std::max(options.max_step_tokens, options.max_batch), MaxInputs(weights_->config), threads_.threads()),
       attention_(threads_.threads(), options.max_batch) {
-  const model::ModelConfig& config = weights_->config;
-  const uint64_t rows = options.max_step_tokens;
-  rows_.resize(rows);
+  const Activations floats(weights_->config, options.max_step_tokens, options.max_batch);
+  rows_.resize(options.max_step_tokens);
   sequences_.reserve(options.max_batch);
   sampled_rows_.reserve(options.max_batch);
-  hidden_ = Floats(rows, config.hidden);
-  normed_ = Floats(std::max<uint64_t>(rows, options.max_batch), config.hidden);
-  qkv_ = Floats(rows, cpu::PaddedToPanel(config.q_rows() + 2 * config.kv_rows()));
-  context_ = Floats(rows, config.q_rows());
-  delta_ = Floats(rows, cpu::PaddedToPanel(config.hidden));
-  gate_up_ = Floats(rows, cpu::PaddedToPanel(2 * int64_t{config.intermediate}));
-  ffn_ = Floats(rows, config.intermediate);
-  cosine_ = Floats(rows, config.head_dim / 2);
-  sine_ = Floats(rows, config.head_dim / 2);
-  logits_ = AlignedBuffer(options.max_batch * static_cast<uint64_t>(cpu::PaddedToPanel(config.vocab)) * sizeof(float));
+  hidden_ = ZeroedFloats(floats.hidden);
+  normed_ = ZeroedFloats(floats.normed);
+  qkv_ = ZeroedFloats(floats.qkv);
+  context_ = ZeroedFloats(floats.context);
+  delta_ = ZeroedFloats(floats.delta);
+  gate_up_ = ZeroedFloats(floats.gate_up);
+  ffn_ = ZeroedFloats(floats.ffn);
+  cosine_ = ZeroedFloats(floats.angles);
+  sine_ = ZeroedFloats(floats.angles);
+  logits_ = AlignedBuffer(floats.logits * sizeof(float));
+}
+
+uint64_t CpuRunner::ActivationBytes(const model::ModelConfig& config, const CpuRunnerOptions& options) {
+  const int threads = ThreadPool::ThreadsOf(options.threads);
+  const uint32_t rows = std::max(options.max_step_tokens, options.max_batch);
+  return Activations(config, options.max_step_tokens, options.max_batch).Total() * sizeof(float) +
+         options.max_step_tokens * sizeof(Row) +
+         options.max_batch * (sizeof(cpu::AttentionSequence) + sizeof(SampledRow)) +
+         cpu::LinearWorkspace::BytesFor(rows, MaxInputs(config), threads) +
+         cpu::AttentionWorkspace::BytesFor(threads, options.max_batch);
 }
 
 template <typename Body>

@@ -43,6 +43,9 @@ class CpuRunner final : public Runner {
                                                            const KvLayout& layout, std::span<std::byte> pool,
                                                            const CpuRunnerOptions& options);
 
+  // Memory that Create takes beside pool and swap area: activations and scratch of the largest step.
+  static uint64_t ActivationBytes(const model::ModelConfig& config, const CpuRunnerOptions& options);
+
   // INVALID_ARGUMENT, before anything is written, for a token, block or position out of range and for a batch that is
   // too large. Allocates nothing itself; a sampler may, while its history grows. One caller at a time.
   absl::Status Step(std::span<const StepSequence> batch, std::span<std::span<float>> logits) override;

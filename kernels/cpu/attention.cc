@@ -489,6 +489,11 @@ AttentionWorkspace::AttentionWorkspace(int threads, int64_t max_sequences)
       finished_(new std::atomic<int32_t>[kCounters]()),
       shares_(static_cast<size_t>(max_sequences)) {}
 
+uint64_t AttentionWorkspace::BytesFor(int threads, int64_t max_sequences) {
+  return static_cast<uint64_t>(threads * kScratchBytes) + (threads == 1 ? 0 : kPartialFloats * sizeof(float)) +
+         kCounters * sizeof(std::atomic<int32_t>) + static_cast<uint64_t>(max_sequences) * sizeof(Share);
+}
+
 AttentionCall::AttentionCall(const AttentionShape& shape, std::span<const AttentionSequence> sequences,
                              const void* keys, const void* values, const float* queries, int64_t q_stride, float* out,
                              int64_t out_stride, AttentionWorkspace& workspace, int threads)

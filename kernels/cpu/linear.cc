@@ -190,9 +190,18 @@ constexpr int64_t kMaxTileRows = 12;  // of any target: a partial tile is padded
 }  // namespace
 
 LinearWorkspace::LinearWorkspace(int64_t max_rows, int64_t max_inputs, int threads)
-    : packed_rows_(ZeroedFloats(static_cast<uint64_t>((max_rows + kMaxTileRows) * max_inputs))),
+    : packed_rows_(ZeroedFloats(PackedFloats(max_rows, max_inputs))),
       widened_panels_(ZeroedFloats(static_cast<uint64_t>(threads * kWidenedFloats))),
       quantized_rows_(max_rows, max_inputs) {}
+
+uint64_t LinearWorkspace::PackedFloats(int64_t max_rows, int64_t max_inputs) {
+  return static_cast<uint64_t>((max_rows + kMaxTileRows) * max_inputs);
+}
+
+uint64_t LinearWorkspace::BytesFor(int64_t max_rows, int64_t max_inputs, int threads) {
+  return (PackedFloats(max_rows, max_inputs) + static_cast<uint64_t>(threads * kWidenedFloats)) * sizeof(float) +
+         QuantizedRows::BytesFor(max_rows, max_inputs);
+}
 
 HWY_EXPORT(LinearImpl);
 

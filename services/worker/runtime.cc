@@ -78,6 +78,7 @@ absl::StatusOr<std::unique_ptr<WorkerRuntime>> WorkerRuntime::Load(const WorkerC
                             {"device", loaded.device},
                             {"weights", runtime->weights_format},
                             {"weights_bytes", loaded.weights_bytes},
+                            {"activation_bytes", loaded.activation_bytes},
                             {"kv_dtype", DTypeName(runtime->layout.dtype)},
                             {"kv_pool_gib", static_cast<double>(runtime->memory->bytes()) / kGiB},
                             {"kv_blocks", blocks},

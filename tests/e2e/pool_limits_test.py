@@ -1,8 +1,15 @@
 """What does not fit: prompts larger than a lease or a pool, clients that do not read."""
 
+import json
+import math
+import os
+import re
+import shutil
+import struct
+import tempfile
 import unittest
 
-from harness import (DEMO, PATIENCE, Cluster, Process, grpc, inference_pb2, make_request, wait_until, worker_pb2,
+from harness import (DEMO, GOLDEN, PATIENCE, Cluster, Process, grpc, inference_pb2, make_request, wait_until, worker_pb2,
                      worker_pb2_grpc)
 
 GREEDY = dict(temperature=0, ignore_eos=True)
@@ -17,6 +24,31 @@ def block_bytes(cluster):
 
 def pool_flags(blocks, size):
     return ["--kv_gib", repr((blocks + 0.5) * size / 2**30)]
+
+
+def write_wide_model(folder, intermediate):
+    """The golden qwen2 with wider feed-forward matrices, all zero."""
+    source = os.path.join(GOLDEN, "qwen2")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(os.path.join(source, name), folder)
+    with open(os.path.join(source, "config.json"), encoding="utf-8") as file:
+        config = json.load(file)
+    width = config["intermediate_size"]
+    config["intermediate_size"] = intermediate
+    with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
+        json.dump(config, file)
+    with open(os.path.join(source, "model.safetensors"), "rb") as file:
+        header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
+    end = 0
+    for name, tensor in header.items():
+        if name != "__metadata__":
+            tensor["shape"] = [intermediate if size == width else size for size in tensor["shape"]]
+            begin, end = end, end + 4 * math.prod(tensor["shape"])
+            tensor["data_offsets"] = [begin, end]
+    text = json.dumps(header).encode()
+    with open(os.path.join(folder, "model.safetensors"), "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        file.truncate(8 + len(text) + end)
 
 
 class SmallPools(unittest.TestCase):
@@ -76,12 +108,36 @@ class SmallPrefillPool(unittest.TestCase):
             cluster.assert_idle()
 
 
-class PoolsBeyondTheMachine(unittest.TestCase):
-    def test_a_pool_larger_than_memory_is_refused_with_both_numbers_before_it_is_taken(self):
-        worker = Process("baton-decode", "--model", DEMO, "--kv_gib", "60000", "--engine_probe=false")
+class MemoryBeyondTheMachine(unittest.TestCase):
+    def refusal(self, *flags, model=DEMO):
+        worker = Process("baton-decode", "--model", model, "--engine_probe=false", "--threads", "1", *flags)
         error = worker.wait_log("cannot start")["error"]
-        self.assertRegex(error, r"KV pool of 60000\.000 GiB; [\d.]+ GiB of memory are available")
         self.assertNotEqual(worker.popen.wait(PATIENCE), 0)
+        return error
+
+    def test_a_pool_larger_than_memory_is_refused_with_both_numbers_before_it_is_taken(self):
+        self.assertRegex(self.refusal("--kv_gib", "60000"), r"KV pool of 60000\.000 GiB; [\d.]+ GiB of memory are available")
+
+    def test_activations_count_and_are_refused_before_they_are_taken(self):
+        """The pool alone would fit, beside the activations of so large a step it does not."""
+        available, activations = [float(n) for n in re.search(
+            r"([\d.]+) GiB of memory are available beside ([\d.]+) GiB of activations",
+            self.refusal("--kv_gib", "60000", "--max_step_tokens", "200000")).groups()]
+        self.assertGreater(activations, 1)
+        error = self.refusal("--kv_gib", str(available + activations / 2), "--max_step_tokens", "200000")
+        self.assertRegex(error, r"beside [\d.]+ GiB of activations$")
+
+    def test_activations_alone_larger_than_memory_are_refused_with_the_flags_that_ask_for_them(self):
+        with tempfile.TemporaryDirectory() as folder:
+            write_wide_model(folder, intermediate=65536)  # a million rows of it: a terabyte
+            error = self.refusal("--kv_gib", "0.01", "--max_step_tokens", "1048576", "--max_batch", "4096", model=folder)
+        self.assertRegex(error, r"step of 1048576 tokens and 4096 sequences \(--max_step_tokens, --max_batch\) takes [\d.]+ GiB")
+
+    def test_what_activations_take_is_logged(self):
+        worker = Process("baton-decode", "--model", DEMO, "--kv_gib", "0.01", "--engine_probe=false", "--threads", "1")
+        self.assertGreater(worker.wait_log("model loaded")["activation_bytes"], 512 * 1024)
+        worker.wait_log("ready")
+        self.assertEqual(worker.stop(), 0)
 
 
 class SlowReaders(unittest.TestCase):

@@ -3,6 +3,7 @@
 #include "common/engine/cpu_runner.h"
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <random>
@@ -289,6 +290,25 @@ TEST(CpuRunner, RefusesALayoutOfAnotherModel) {
   const auto runner = CpuRunner::Create(weights, layout, {pool.data(), pool.size()}, {});
   ASSERT_FALSE(runner.ok());
   EXPECT_EQ(StatusMessage(runner.status()), "KV layout has 2 layers, 1 heads of 16; the model has 2, 2 of 16");
+}
+
+TEST(CpuRunner, ActivationBytesAreWhatARunnerTakes) {
+  const auto weights = TinyWeights();
+  const KvLayout layout = MakeKvLayout(weights->config, DType::kF32);
+  AlignedBuffer pool(2 * layout.BytesPerBlock());
+  const CpuRunnerOptions options{.threads = 2, .max_step_tokens = 60000, .max_batch = 4096};
+  const auto allocated = [] {
+    const struct mallinfo2 info = mallinfo2();
+    return info.uordblks + info.hblkhd;
+  };
+  const size_t before = allocated();
+  const auto runner = CpuRunner::Create(weights, layout, {pool.data(), pool.size()}, options);
+  ASSERT_TRUE(runner.ok());
+  const size_t taken = allocated() - before;
+  if (taken == 0) GTEST_SKIP() << "a sanitizer's allocator does not count";
+  const uint64_t expected = CpuRunner::ActivationBytes(weights->config, options);
+  EXPECT_GE(taken, expected);
+  EXPECT_LE(taken, expected + 14 * (uint64_t{4} << 20));  // each of 14 buffers lies on whole huge pages
 }
 
 TEST(CpuRunner, BlocksThatWereSwappedOutAndInElsewhereGiveTheSameBits) {
