@@ -47,7 +47,7 @@ run=$root/build/local
 bin=$root/build/cpu/bin
 mkdir -p "$run"
 prefill_port=$((port + 1)) decode_port=$((port + 2))
-alive() { [ -f "$run/$1.pid" ] && kill -0 "$(cat "$run/$1.pid")" 2>/dev/null; }
+. deploy/local/processes.sh
 
 # What runs is kept only if it is what was asked for, and of this build.
 wanted="$path $port $disaggregation $(stat -c %Y "$bin"/baton-{router,prefill,decode} | xargs)"

@@ -192,6 +192,31 @@ class Compose(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stderr)
 
 
+class LocalProcesses(unittest.TestCase):
+    """What up.sh takes for a running process of its own, and down.sh for one to stop."""
+
+    def alive(self, pid):
+        with tempfile.TemporaryDirectory() as run:
+            with open(os.path.join(run, "router.pid"), "w", encoding="ascii") as file:
+                file.write(f"{pid}\n")
+            return subprocess.run(["bash", "-euc", f'run={run}; . deploy/local/processes.sh; alive router || exit 3'], cwd=ROOT,
+                                  timeout=60, check=False).returncode
+
+    def test_a_running_one_is_alive_a_dead_one_that_nobody_waited_for_is_not(self):
+        process = subprocess.Popen([os.path.join(BIN, "baton-router"), "--workers", "127.0.0.1:1"], stderr=subprocess.PIPE)
+        self.addCleanup(process.stderr.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        self.assertEqual(self.alive(process.pid), 0)
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # dead, and not waited for
+        os.kill(process.pid, 0)  # its number is still there
+        self.assertEqual(self.alive(process.pid), 3)
+
+    def test_another_program_with_the_number_is_not(self):
+        self.assertEqual(self.alive(os.getpid()), 3)
+
+
 class CommandLines(unittest.TestCase):
     """Every flag that a deployment gives to a program is one that it has."""
 
