@@ -24,7 +24,8 @@ ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", ".."))
 DOCKERFILE = os.path.join(ROOT, "deploy", "docker", "Dockerfile")
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 CONFIG = "image.json"  # beside a root: what an image's configuration would hold
-PASSED_ON = re.compile(r"(?i)(https?|no)_proxy|CMAKE_BUILD_PARALLEL_LEVEL")  # from the caller's environment to RUN
+# From the caller's environment to RUN.
+PASSED_ON = re.compile(r"(?i)(https?|no)_proxy|CMAKE_BUILD_PARALLEL_LEVEL|CCACHE_(BASEDIR|NOHASHDIR|COMPILERCHECK)")
 
 
 @dataclasses.dataclass
