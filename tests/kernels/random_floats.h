@@ -1,11 +1,12 @@
 #pragma once
 
-// Seeded test data and exact comparison.
+// Seeded test data and exact comparison. With BATON_TEST_SEED in the environment the data is another one.
 
 #include <gtest/gtest.h>
 
 #include <bit>
 #include <cstdint>
+#include <cstdlib>
 #include <random>
 #include <vector>
 
@@ -13,8 +14,13 @@
 
 namespace baton {
 
+inline uint32_t TestSeed() {
+  const char* seed = std::getenv("BATON_TEST_SEED");
+  return seed == nullptr ? 0 : static_cast<uint32_t>(std::strtoul(seed, nullptr, 10));
+}
+
 inline std::vector<float> RandomFloats(size_t count, uint32_t seed, float scale = 1.0f) {
-  std::mt19937 generator(seed);
+  std::mt19937 generator(seed + TestSeed());
   std::vector<float> values(count);
   for (float& value : values) value = (static_cast<float>(generator() >> 8) * 0x1p-23f - 1.0f) * scale;
   return values;

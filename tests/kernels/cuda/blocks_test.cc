@@ -6,12 +6,13 @@
 #include "kernels/cuda/checksum.h"
 #include "tests/kernels/cuda/cuda_fixture.h"
 #include "tests/kernels/cuda/thread_orders.h"
+#include "tests/kernels/random_floats.h"
 
 namespace baton {
 namespace {
 
 std::vector<std::byte> RandomBytes(size_t count, uint32_t seed) {
-  std::mt19937 generator(seed);
+  std::mt19937 generator(seed + TestSeed());
   std::vector<std::byte> bytes(count);
   for (std::byte& byte : bytes) byte = static_cast<std::byte>(generator());
   return bytes;

@@ -181,7 +181,7 @@ TEST_F(CudaSampling, TiesGoToTheLowerId) {
 }
 
 TEST_F(CudaSampling, RulesAreAppliedInTheCpusOrder) {
-  std::mt19937 random(7);
+  std::mt19937 random(7 + TestSeed());
   std::vector<Choice> choices;
   for (uint32_t i = 0; i < 20; ++i) {
     Choice choice{.params = With(i % 2 == 0 ? 0.0f : 0.8f, 0, 0.95f, 0, i), .logits = RandomFloats(500, i, 5.0f)};

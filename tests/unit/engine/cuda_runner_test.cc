@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <numeric>
 #include <random>
 #include <string>
@@ -13,6 +14,7 @@
 #include "common/model/model.h"
 #include "tests/fakes/random_model.h"
 #include "tests/kernels/cuda/cuda_fixture.h"
+#include "tests/kernels/random_floats.h"
 #include "tests/unit/engine/cuda_harness.h"
 #include "tests/unit/engine/runner_harness.h"
 
@@ -22,7 +24,7 @@ namespace {
 using testing::HasSubstr;
 
 std::vector<TokenId> RandomTokens(size_t count, uint32_t vocab, uint32_t seed) {
-  std::mt19937 random(seed);
+  std::mt19937 random(seed + TestSeed());
   std::vector<TokenId> tokens(count);
   for (TokenId& token : tokens) token = static_cast<TokenId>(random() % vocab);
   return tokens;
@@ -56,7 +58,7 @@ TEST_F(CudaRunnerTest, ComputesTheCpusLogitsForEveryArchitecture) {
       for (const uint32_t head_dim : {16u, 64u}) {
         if (head_dim == 16 && dtype != DType::kF32) continue;
         SCOPED_TRACE(architecture + " " + std::string(DTypeName(dtype)) + " " + std::to_string(head_dim));
-        const auto model = fakes::MakeRandomModel(ConfigWithHeads(head_dim, architecture), 1, dtype);
+        const auto model = fakes::MakeRandomModel(ConfigWithHeads(head_dim, architecture), 1 + TestSeed(), dtype);
         RunnerHarness cpu(PackOrDie(*model), dtype, 64);
         CudaHarness cuda(*model, dtype, device_stream(), {.max_step_tokens = 128, .max_batch = 4});
         const float allowed = dtype == DType::kF32 ? 1e-5f : dtype == DType::kF16 ? 4e-3f : 3e-2f;
@@ -82,7 +84,7 @@ TEST_F(CudaRunnerTest, ComputesTheCpusLogitsForEveryArchitecture) {
 }
 
 TEST_F(CudaRunnerTest, GraphsOfPaddedBatchesGiveTheBitsOfEagerSteps) {
-  const auto model = fakes::MakeRandomModel(ConfigWithHeads(64), 2);
+  const auto model = fakes::MakeRandomModel(ConfigWithHeads(64), 2 + TestSeed());
   CudaHarness eager(*model, DType::kBF16, device_stream(), {.max_batch = 5, .graphs = false, .deterministic = true});
   CudaHarness graphs(*model, DType::kBF16, device_stream(), {.max_batch = 5, .graphs = true, .deterministic = true});
   for (const size_t sequences : {1, 3, 5}) {
@@ -100,7 +102,7 @@ TEST_F(CudaRunnerTest, GraphsOfPaddedBatchesGiveTheBitsOfEagerSteps) {
 }
 
 TEST_F(CudaRunnerTest, DeterministicRowsDependOnTheirOwnTokensAlone) {
-  const auto model = fakes::MakeRandomModel(ConfigWithHeads(64), 3);
+  const auto model = fakes::MakeRandomModel(ConfigWithHeads(64), 3 + TestSeed());
   CudaHarness cuda(*model, DType::kBF16, device_stream(),
                    {.max_step_tokens = 64, .max_batch = 4, .deterministic = true}, 96);
   const std::vector<TokenId> prompt = RandomTokens(60, model->config.vocab, 1),
@@ -120,7 +122,7 @@ TEST_F(CudaRunnerTest, WindowsAndLongContextsMatchTheCpu) {
   model::ModelConfig config = ConfigWithHeads(64, "MistralForCausalLM");
   config.windows.assign(config.layers, 40);
   config.windows[0] = 0;
-  const auto model = fakes::MakeRandomModel(config, 4, DType::kF32);
+  const auto model = fakes::MakeRandomModel(config, 4 + TestSeed(), DType::kF32);
   for (const DType dtype : {DType::kF32, DType::kF16}) {
     RunnerHarness cpu(PackOrDie(*model), DType::kF32, 64);
     CudaHarness cuda(*model, dtype, device_stream());
@@ -134,7 +136,8 @@ TEST_F(CudaRunnerTest, WindowsAndLongContextsMatchTheCpu) {
 }
 
 TEST_F(CudaRunnerTest, TheDemoModelAnswersAsOnTheCpu) {
-  const auto model = model::LoadModel(BATON_SOURCE_DIR "/deploy/models/demo");
+  const char* elsewhere = std::getenv("BATON_DEMO_MODEL");
+  const auto model = model::LoadModel(elsewhere != nullptr ? elsewhere : BATON_SOURCE_DIR "/deploy/models/demo");
   ASSERT_TRUE(model.ok()) << StatusMessage(model.status());
   RunnerHarness cpu(PackOrDie(**model), DType::kBF16, 16);
   CudaHarness cuda(**model, DType::kBF16, device_stream(), {.max_batch = 2}, 16);
@@ -156,7 +159,7 @@ TEST_F(CudaRunnerTest, TheDemoModelAnswersAsOnTheCpu) {
 }
 
 TEST_F(CudaRunnerTest, ACopiedOrSwappedBlockHoldsTheSameKeysAndValues) {
-  const auto model = fakes::MakeRandomModel(ConfigWithHeads(64), 5);
+  const auto model = fakes::MakeRandomModel(ConfigWithHeads(64), 5 + TestSeed());
   CudaHarness cuda(*model, DType::kBF16, device_stream(), {.deterministic = true, .swap_blocks = 3});
   EXPECT_EQ(cuda.runner().swap_slots(), 3u);
   const std::vector<TokenId> prompt = RandomTokens(20, model->config.vocab, 1);
@@ -175,7 +178,7 @@ TEST_F(CudaRunnerTest, ACopiedOrSwappedBlockHoldsTheSameKeysAndValues) {
 }
 
 TEST_F(CudaRunnerTest, BatchesThatDoNotFitAreRefusedBeforeAnythingIsWritten) {
-  const auto model = fakes::MakeRandomModel(ConfigWithHeads(16), 6);
+  const auto model = fakes::MakeRandomModel(ConfigWithHeads(16), 6 + TestSeed());
   CudaHarness cuda(*model, DType::kBF16, device_stream(), {.max_step_tokens = 8, .max_batch = 2}, 4);
   const std::vector<TokenId> tokens = {1, 2, 3, 4, 5, 6, 7, 8, 9}, unknown = {320};
   const std::vector<BlockId> blocks = {0}, beyond = {4};
@@ -194,7 +197,7 @@ TEST_F(CudaRunnerTest, BatchesThatDoNotFitAreRefusedBeforeAnythingIsWritten) {
 }
 
 TEST_F(CudaRunnerTest, WeightsAndPoolsOfOtherShapesAreRefused) {
-  const auto model = fakes::MakeRandomModel(ConfigWithHeads(16), 7);
+  const auto model = fakes::MakeRandomModel(ConfigWithHeads(16), 7 + TestSeed());
   EXPECT_THAT(StatusMessage(LoadCudaWeights(*model, DType::kQ8_0, device_stream()).status()), HasSubstr("not q8_0"));
   const auto weights = LoadCudaWeights(*model, DType::kBF16, device_stream());
   ASSERT_TRUE(weights.ok());

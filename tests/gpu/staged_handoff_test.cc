@@ -1,0 +1,22 @@
+#include "tests/gpu/block_handoff.h"
+
+namespace baton {
+namespace {
+
+using StagedHandoff = BlockHandoff;
+
+TEST_F(StagedHandoff, OverDeviceMemoryGivesTheTokensOfTheLocalRunner) {
+  ExpectSameTokens(device::MemoryKind::kDevice, [&](std::byte* from, std::byte* to, uint64_t bytes) {
+    ASSERT_TRUE(device_stream().Copy(to, from, bytes).ok());
+  });
+}
+
+TEST_F(StagedHandoff, OverPinnedMemoryGivesTheTokensOfTheLocalRunner) {
+  ExpectSameTokens(device::MemoryKind::kPinned, [&](std::byte* from, std::byte* to, uint64_t bytes) {
+    ASSERT_TRUE(device_stream().Synchronize().ok());
+    std::memcpy(to, from, bytes);  // what a network does
+  });
+}
+
+}  // namespace
+}  // namespace baton
