@@ -108,7 +108,6 @@ absl::Status CudaRunner::Start() {
     return allocated.status();
   };
   BATON_RETURN_IF_ERROR(allocate(input_memory_, CudaStepInputs::In(nullptr, limits_).bytes));
-  BATON_RETURN_IF_ERROR(allocate(logits_, uint64_t{options_.max_batch} * weights().config.vocab * sizeof(float)));
   inputs_ = CudaStepInputs::In(input_memory_.data(), limits_);
   tiles_.reserve(limits_.tiles);
   last_rows_.resize(options_.max_batch);
@@ -121,7 +120,9 @@ absl::Status CudaRunner::Start() {
   }
   if (ranks() > 1) BATON_RETURN_IF_ERROR(ConnectRanks());
   if (options_.graphs) BATON_RETURN_IF_ERROR(RecordGraphs());
-  return device::Use(ranks_.front()->device());
+  BATON_RETURN_IF_ERROR(device::Use(ranks_.front()->device()));
+  BATON_ASSIGN_OR_RETURN(sampler_, CudaSampler::Create(vocab_size(), options_.max_batch));
+  return absl::OkStatus();
 }
 
 // The first exchange also makes NCCL allocate what a graph could not.
@@ -220,25 +221,17 @@ absl::Status CudaRunner::Step(std::span<const StepSequence> batch, std::span<std
                                    .max_length = config.max_length,
                                    .vocab = config.vocab,
                                    .pool_blocks = pool_blocks()}));
-  const absl::Status ran = Run(WriteInputs(batch));
+  const absl::Status ran = Run(batch, logits);
   if (!ran.ok()) {
     GiveUp(ran);
     return ran;
-  }
-  float* next = logits_.as<float>();
-  if (!logits.empty()) std::fill_n(logits.begin(), batch.size(), std::span<float>());
-  for (size_t i = 0; i < batch.size(); ++i) {
-    if (!batch[i].needs_logits()) continue;
-    const std::span<float> row(next, config.vocab);
-    SampleRow(row, batch[i].samples);
-    if (batch[i].wants_logits) logits[i] = row;
-    next += config.vocab;
   }
   CountWork(batch);
   return absl::OkStatus();
 }
 
-absl::Status CudaRunner::Run(const CudaStepShape& shape) {
+absl::Status CudaRunner::Run(std::span<const StepSequence> batch, std::span<std::span<float>> logits) {
+  const CudaStepShape shape = WriteInputs(batch);
   BATON_RETURN_IF_ERROR(OnEachRank([&](CudaRank& rank) { return rank.SendInputs(inputs_, shape); }));
   const auto graphs = graphs_.find(shape.rows);
   if (!shape.gathered && shape.tiles == 0 && graphs != graphs_.end() && shape.rows > 0) {
@@ -247,12 +240,36 @@ absl::Status CudaRunner::Run(const CudaStepShape& shape) {
   } else {
     BATON_RETURN_IF_ERROR(EnqueueStep(shape));
   }
-  if (shape.wanted > 0) {
-    const CudaRank& first = *ranks_.front();
-    BATON_RETURN_IF_ERROR(
-        first.stream().Copy(logits_.data(), first.logits(), shape.wanted * weights().config.vocab * sizeof(float)));
+  const CudaRank& first = *ranks_.front();
+  BATON_RETURN_IF_ERROR(device::Use(first.device()));
+  BATON_RETURN_IF_ERROR(sampler_->Enqueue(batch, first.logits(), first.stream(), [&] {
+    BATON_RETURN_IF_ERROR(Wait());
+    return device::Use(first.device());
+  }));
+  BATON_RETURN_IF_ERROR(ReadLogits(batch, shape.wanted, logits));
+  BATON_RETURN_IF_ERROR(Wait());
+  sampler_->Finish();
+  return absl::OkStatus();
+}
+
+absl::Status CudaRunner::ReadLogits(std::span<const StepSequence> batch, int64_t rows,
+                                    std::span<std::span<float>> logits) {
+  if (!logits.empty()) std::fill_n(logits.begin(), batch.size(), std::span<float>());
+  if (std::none_of(batch.begin(), batch.end(), [](const StepSequence& sequence) { return sequence.wants_logits; })) {
+    return absl::OkStatus();
   }
-  return Wait();
+  const uint64_t vocab = vocab_size();
+  if (logits_.size() == 0) {
+    BATON_ASSIGN_OR_RETURN(
+        logits_, device::Memory::Allocate(device::MemoryKind::kPinned, options_.max_batch * vocab * sizeof(float)));
+  }
+  float* row = logits_.as<float>();
+  for (size_t i = 0; i < batch.size(); ++i) {
+    if (batch[i].wants_logits) logits[i] = {row, vocab};
+    if (batch[i].needs_logits()) row += vocab;
+  }
+  const CudaRank& first = *ranks_.front();
+  return first.stream().Copy(logits_.data(), first.logits(), static_cast<uint64_t>(rows) * vocab * sizeof(float));
 }
 
 template <typename Enqueue>

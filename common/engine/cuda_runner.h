@@ -2,9 +2,10 @@
 
 // The CUDA engine: one forward pass over a mixed batch, on one device or, tensor parallel, on several of this process.
 // The runner checks a batch, lays out its inputs, replays graphs and reads back; cuda_rank.h holds what lies on a
-// device and enqueues kernels. Logits come back to the host, where they are sampled.
+// device and enqueues kernels; cuda_sampler.h draws the tokens on the first device. Logits stay there, but for those
+// that a test or a measurement wants to see.
 //
-// A step is enqueued without waiting and without allocating; the host waits once, for the logits. A batch of single
+// A step is enqueued without waiting and without allocating; the host waits once, for the tokens. A batch of single
 // tokens is padded to the next of a few sizes and replayed as graphs that were recorded at start, one on each device.
 //
 // The calling thread enqueues for all ranks, phase by phase: so every rank comes to the same exchanges in the same
@@ -27,6 +28,7 @@
 #include "common/device/memory.h"
 #include "common/engine/cuda_collectives.h"
 #include "common/engine/cuda_rank.h"
+#include "common/engine/cuda_sampler.h"
 #include "common/engine/cuda_step.h"
 #include "common/engine/cuda_weights.h"
 #include "common/engine/runner.h"
@@ -73,8 +75,10 @@ class CudaRunner final : public Runner {
   absl::Status RecordGraphs();
   // Writes the step's inputs to pinned memory.
   CudaStepShape WriteInputs(std::span<const StepSequence> batch);
-  // Enqueues a step, and reads its logits back.
-  absl::Status Run(const CudaStepShape& shape);
+  // Enqueues a step with its sampling, and waits for it.
+  absl::Status Run(std::span<const StepSequence> batch, std::span<std::span<float>> logits);
+  // Enqueues a copy of all `rows` of logits, if any is wanted, and says where they will be.
+  absl::Status ReadLogits(std::span<const StepSequence> batch, int64_t rows, std::span<std::span<float>> logits);
   // The step's kernels, after its inputs.
   absl::Status EnqueueStep(const CudaStepShape& shape);
   // With the calling thread on each rank's device in turn.
@@ -100,6 +104,7 @@ class CudaRunner final : public Runner {
   const CudaRunnerOptions options_;
   const CudaStepLimits limits_;
   std::vector<std::unique_ptr<CudaRank>> ranks_;
+  std::unique_ptr<CudaSampler> sampler_;                           // on the first of them
   std::vector<device::Event> ends_;                                // of a step, on each of several ranks
   std::unique_ptr<CudaCollectives> collectives_;                   // of several ranks; after them, before the graphs
   std::vector<CudaCollectives::Part> added_parts_, logits_parts_;  // what they exchange
@@ -107,7 +112,8 @@ class CudaRunner final : public Runner {
   absl::Status broken_;                                            // once the ranks have parted
   StepWork work_;
 
-  device::Memory input_memory_, logits_;  // pinned
+  device::Memory input_memory_;  // pinned
+  device::Memory logits_;        // pinned, [max_batch, vocab] f32: allocated by the first step that wants some
   CudaStepInputs inputs_;
   std::vector<cuda::PrefillTile> tiles_;
   std::vector<int64_t> last_rows_;  // of each sequence of the step

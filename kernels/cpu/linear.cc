@@ -44,34 +44,27 @@ HWY_INLINE void PackTile(const float* x, int64_t x_stride, int64_t rows, int64_t
   }
 }
 
-// One tile's worth of rows against the panels of [begin, end), straight from the packed weights. Block of inputs by
-// block, so that the rows' block stays in the first-level cache while all of the panels meet it.
+// One tile's worth of rows against kPanels panels, straight from the packed weights.
 template <typename T, int kRows, int kPanels>
-HWY_INLINE void StreamGroup(const Call& call, const float* packed, int64_t begin, int64_t end) {
+HWY_INLINE void StreamGroup(const Call& call, const float* packed, int64_t panel) {
   const int64_t inputs = call.weights.inputs;
   for (int64_t k = 0; k < inputs; k += kInputBlock) {
     const int64_t steps = std::min(kInputBlock, inputs - k);
-    for (int64_t panel = begin; panel < end; panel += kPanels) {
-      const T* weights = call.panel<T>(panel) + k * kPanelWidth;
-      const T* next = panel + kPanels < end ? weights + kPanels * inputs * kPanelWidth
-                                            : call.panel<T>(begin) + (k + steps) * kPanelWidth;
-      Tile<T, kRows, kPanels, 1, kRows>(packed + k * kRows, weights, next, inputs * kPanelWidth, steps,
-                                        call.y + panel * kPanelWidth, call.y_stride, static_cast<int>(call.rows),
-                                        k == 0, call.bias_at(panel, k + steps == inputs));
-    }
+    Tile<T, kRows, kPanels, 1, kRows>(packed + k * kRows, call.panel<T>(panel) + k * kPanelWidth, inputs * kPanelWidth,
+                                      steps, call.y + panel * kPanelWidth, call.y_stride, static_cast<int>(call.rows),
+                                      k == 0, call.bias_at(panel, k + steps == inputs));
   }
 }
 
 template <typename T, int kRows, int kPanels>
 HWY_INLINE void StreamPanelsOf(const Call& call, const float* packed) {
   const int64_t panels = call.weights.panels();
-  const int64_t share = panels / (kPanels * call.pool.threads() * 4);
-  const int64_t group_panels = std::clamp<int64_t>(share, 1, StreamTiles(kRows)) * kPanels;
-  call.pool.Run((panels + group_panels - 1) / group_panels, [&](int64_t group, int) HWY_ATTR {
-    const int64_t begin = group * group_panels, end = std::min(begin + group_panels, panels);
-    const int64_t whole = begin + (end - begin) / kPanels * kPanels;
-    if (whole > begin) StreamGroup<T, kRows, kPanels>(call, packed, begin, whole);
-    if (end > whole) StreamGroup<T, kRows, 1>(call, packed, whole, end);
+  const int64_t groups = (panels + kPanels - 1) / kPanels;
+  call.pool.Run(groups, [&](int64_t group, int) HWY_ATTR {
+    const int64_t begin = group * kPanels;
+    const int64_t end = std::min(begin + kPanels, panels);
+    if (end - begin == kPanels) return StreamGroup<T, kRows, kPanels>(call, packed, begin);
+    for (int64_t panel = begin; panel < end; ++panel) StreamGroup<T, kRows, 1>(call, packed, panel);
   });
 }
 
@@ -123,14 +116,14 @@ HWY_INLINE void TilesOfPanels(const Call& call, const float* packed, int64_t pan
   float* y = call.y + panel * kPanelWidth;
   int64_t row = 0;
   for (; row + kTileRows <= call.rows; row += kTileRows) {
-    Tile<float, kTileRows, kPanels, 1, kTileRows>(packed + row * inputs + k * kTileRows, b, b, panel_stride, steps,
+    Tile<float, kTileRows, kPanels, 1, kTileRows>(packed + row * inputs + k * kTileRows, b, panel_stride, steps,
                                                   y + row * call.y_stride, call.y_stride, kTileRows, k == 0, bias);
   }
   const int64_t left = call.rows - row;
   if (left == 0) return;
   WithTileRows(left, [&](auto tile_rows) HWY_ATTR {
     constexpr int kRows = decltype(tile_rows)::value;
-    Tile<float, kRows, kPanels, 1, kRows>(packed + row * inputs + k * kRows, b, b, panel_stride, steps,
+    Tile<float, kRows, kPanels, 1, kRows>(packed + row * inputs + k * kRows, b, panel_stride, steps,
                                           y + row * call.y_stride, call.y_stride, static_cast<int>(left), k == 0, bias);
   });
 }

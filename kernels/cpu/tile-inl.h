@@ -27,9 +27,6 @@ constexpr int kTilePanels = kLanes == 16 ? 2 : 1;
 // registers.
 constexpr int kStreamRows = kLanes == 16 ? 16 : kTileRows;
 
-// Tiles that a task streams block of inputs by block, at most. With few rows their whole inputs stay in cache.
-constexpr int64_t StreamTiles(int rows) { return rows > 4 ? 8 : 1; }
-
 // Panels to stream at a time for a tile of few rows: eight or more independent sums hide the latency of an addition.
 constexpr int StreamPanels(int rows) {
   if (kLanes == 16) return rows <= 4 ? 4 : rows <= 12 ? 2 : 1;
@@ -42,13 +39,11 @@ constexpr int kPrefetchSteps = 64;
 
 // c[r][o] (+)= sum over steps of a(r, k) * b[o / 16][k][o % 16], o in [0, 16 * kPanels), r < rows <= kRows.
 // a(r, k) = a[r * kRowStride + k * kStepStride], readable for all kRows. b: panels `panel_stride` elements apart.
-// Weights of 16 bits come from memory: once these steps are through, `next` is met (the same panels' next steps,
-// usually). c: row stride c_stride; overwritten when `first`, else added to. Then bias[o] is added where bias is not
-// null. Not inlined: the call is nothing beside its work, and every copy takes the compiler seconds.
+// c: row stride c_stride; overwritten when `first`, else added to. Then bias[o] is added where bias is not null.
+// Not inlined: the call is nothing beside its work, and every copy takes the compiler seconds.
 template <typename T, int kRows, int kPanels, int kRowStride, int kStepStride>
-HWY_NOINLINE void Tile(const float* HWY_RESTRICT a, const T* HWY_RESTRICT b, [[maybe_unused]] const T* next,
-                       int64_t panel_stride, int64_t steps, float* HWY_RESTRICT c, int64_t c_stride, int rows,
-                       bool first, const float* bias) {
+HWY_NOINLINE void Tile(const float* HWY_RESTRICT a, const T* HWY_RESTRICT b, int64_t panel_stride, int64_t steps,
+                       float* HWY_RESTRICT c, int64_t c_stride, int rows, bool first, const float* bias) {
   const F32Tag d;
   constexpr int kColumns = kPanels * kVectors;
   F32 sum[kRows][kColumns];
@@ -60,10 +55,8 @@ HWY_NOINLINE void Tile(const float* HWY_RESTRICT a, const T* HWY_RESTRICT b, [[m
   for (int64_t k = 0; k < steps; ++k) {
     if constexpr (!std::is_same_v<T, float>) {
       if (k % 2 == 0) {  // a cache line holds two steps of 16 bits
-        const int64_t ahead = k + kPrefetchSteps;
-        const T* from = ahead < steps ? b + ahead * 16 : next + (ahead - steps) * 16;
 #pragma GCC unroll 32
-        for (int p = 0; p < kPanels; ++p) hwy::Prefetch(from + p * panel_stride);
+        for (int p = 0; p < kPanels; ++p) hwy::Prefetch(b + p * panel_stride + (k + kPrefetchSteps) * 16);
       }
     }
     F32 weights[kColumns];

@@ -158,6 +158,30 @@ TEST_F(CudaRunnerTest, TheDemoModelAnswersAsOnTheCpu) {
   }
 }
 
+TEST_F(CudaRunnerTest, StepsAllocateNothingOnTheDeviceNorLetLogitsOut) {
+  const auto model = fakes::MakeRandomModel(ConfigWithHeads(64), 5);
+  CudaHarness cuda(*model, DType::kBF16, device_stream(), {.max_batch = 3});
+  std::vector<Sampler> samplers;
+  std::vector<StepSample> samples(3);
+  for (uint32_t i = 0; i < 3; ++i) {
+    const SamplingParams params{.max_tokens = 100, .repetition_penalty = 1.1f, .seed = i, .logprobs = 2};
+    samplers.emplace_back(params, 0, model->config.vocab, RandomTokens(20, 300, i), std::vector<TokenId>());
+  }
+  for (uint32_t i = 0; i < 3; ++i) samples[i].sampler = &samplers[i];
+  CudaHarness::Sequence sequences[3];
+  const uint64_t free = device::Open(0)->free_bytes;
+  for (uint32_t step = 0; step < 3; ++step) {
+    std::vector<CudaHarness::Part> parts;
+    for (uint32_t i = 0; i < 3; ++i) {
+      parts.push_back({&sequences[i], RandomTokens(step == 0 ? 20 + i : 1, 300, i), false, {&samples[i], 1}});
+    }
+    for (const std::vector<float>& logits : cuda.Step(parts)) EXPECT_TRUE(logits.empty());
+    for (const StepSample& sample : samples) EXPECT_EQ(sample.token.top.size(), 2u);
+    EXPECT_EQ(device::Open(0)->free_bytes, free) << step;
+  }
+  for (const Sampler& sampler : samplers) EXPECT_EQ(sampler.generated(), 3u);
+}
+
 TEST_F(CudaRunnerTest, ACopiedOrSwappedBlockHoldsTheSameKeysAndValues) {
   const auto model = fakes::MakeRandomModel(ConfigWithHeads(64), 5 + TestSeed());
   CudaHarness cuda(*model, DType::kBF16, device_stream(), {.deterministic = true, .swap_blocks = 3});
