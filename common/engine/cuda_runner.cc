@@ -72,29 +72,44 @@ uint64_t MaxTiles(const model::ModelConfig& config, const CudaRunnerOptions& opt
 absl::StatusOr<std::unique_ptr<CudaRunner>> CudaRunner::Create(std::shared_ptr<const CudaWeights> weights,
                                                                const KvLayout& layout, std::span<std::byte> pool,
                                                                const CudaRunnerOptions& options) {
-  return Create(std::vector{std::move(weights)}, layout, std::vector{pool}, options);
+  return Make({std::move(weights)}, layout, {pool}, nullptr, options);
+}
+
+absl::StatusOr<std::unique_ptr<CudaRunner>> CudaRunner::Create(std::vector<std::shared_ptr<const CudaWeights>> shards,
+                                                               CudaPool& pool, const CudaRunnerOptions& options) {
+  std::vector<std::span<std::byte>> memory;
+  for (size_t rank = 0; rank < pool.ranks(); ++rank) memory.push_back(pool.rank_memory(rank));
+  return Make(std::move(shards), pool.layout(), std::move(memory), &pool, options);
 }
 
 absl::StatusOr<std::unique_ptr<CudaRunner>> CudaRunner::Create(std::vector<std::shared_ptr<const CudaWeights>> shards,
                                                                const KvLayout& layout,
                                                                std::vector<std::span<std::byte>> pools,
                                                                const CudaRunnerOptions& options) {
+  return Make(std::move(shards), layout, std::move(pools), nullptr, options);
+}
+
+absl::StatusOr<std::unique_ptr<CudaRunner>> CudaRunner::Make(std::vector<std::shared_ptr<const CudaWeights>> shards,
+                                                             const KvLayout& layout,
+                                                             std::vector<std::span<std::byte>> pools, CudaPool* pool,
+                                                             const CudaRunnerOptions& options) {
   if (!shards.empty()) BATON_RETURN_IF_ERROR(CheckShapes(*shards.front(), layout));
   BATON_RETURN_IF_ERROR(CheckRanks(shards, layout, pools));
   if (options.max_step_tokens == 0 || options.max_batch == 0) {
     return InvalidArgument("a step takes %d tokens and %d sequences; both must be at least 1", options.max_step_tokens,
                            options.max_batch);
   }
-  std::unique_ptr<CudaRunner> runner(new CudaRunner(std::move(shards), layout, std::move(pools), options));
+  std::unique_ptr<CudaRunner> runner(new CudaRunner(std::move(shards), layout, std::move(pools), pool, options));
   BATON_RETURN_IF_ERROR(runner->Start());
   return runner;
 }
 
 CudaRunner::CudaRunner(std::vector<std::shared_ptr<const CudaWeights>> shards, const KvLayout& layout,
-                       std::vector<std::span<std::byte>> pools, const CudaRunnerOptions& options)
+                       std::vector<std::span<std::byte>> pools, CudaPool* pool, const CudaRunnerOptions& options)
     : shards_(std::move(shards)),
       layout_(layout),
       pools_(std::move(pools)),
+      pool_(pool),
       options_(options),
       limits_{.rows = std::max(options.max_step_tokens, options.max_batch),
               .batch = options.max_batch,
@@ -240,6 +255,7 @@ absl::Status CudaRunner::Run(std::span<const StepSequence> batch, std::span<std:
   } else {
     BATON_RETURN_IF_ERROR(EnqueueStep(shape));
   }
+  BATON_RETURN_IF_ERROR(RecordStep());
   const CudaRank& first = *ranks_.front();
   BATON_RETURN_IF_ERROR(device::Use(first.device()));
   BATON_RETURN_IF_ERROR(sampler_->Enqueue(batch, first.logits(), first.stream(), [&] {
@@ -270,6 +286,13 @@ absl::Status CudaRunner::ReadLogits(std::span<const StepSequence> batch, int64_t
   }
   const CudaRank& first = *ranks_.front();
   return first.stream().Copy(logits_.data(), first.logits(), static_cast<uint64_t>(rows) * vocab * sizeof(float));
+}
+
+absl::Status CudaRunner::RecordStep() {
+  for (size_t rank = 0; pool_ != nullptr && rank < ranks_.size(); ++rank) {
+    BATON_RETURN_IF_ERROR(pool_->RecordStep(rank, ranks_[rank]->stream()));
+  }
+  return absl::OkStatus();
 }
 
 template <typename Enqueue>
@@ -333,14 +356,21 @@ void CudaRunner::GiveUp(const absl::Status& error) {
   for (const auto& rank : ranks_) rank->stream().Synchronize().IgnoreError();
 }
 
+// An error comes out of the next step.
+template <typename Move>
+void CudaRunner::MoveBlocks(const Move& move) {
+  for (const auto& rank : ranks_) move(*rank);
+  RecordStep().IgnoreError();
+}
+
 void CudaRunner::CopyBlock(BlockId from, BlockId to) {
-  for (const auto& rank : ranks_) rank->CopyBlock(from, to);
+  MoveBlocks([&](CudaRank& rank) { rank.CopyBlock(from, to); });
 }
 void CudaRunner::SwapOut(BlockId from, uint32_t slot) {
-  for (const auto& rank : ranks_) rank->SwapOut(from, slot);
+  MoveBlocks([&](CudaRank& rank) { rank.SwapOut(from, slot); });
 }
 void CudaRunner::SwapIn(uint32_t slot, BlockId to) {
-  for (const auto& rank : ranks_) rank->SwapIn(slot, to);
+  MoveBlocks([&](CudaRank& rank) { rank.SwapIn(slot, to); });
 }
 
 void CudaRunner::CountWork(std::span<const StepSequence> batch) {

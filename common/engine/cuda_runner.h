@@ -27,6 +27,7 @@
 #include "common/device/graph.h"
 #include "common/device/memory.h"
 #include "common/engine/cuda_collectives.h"
+#include "common/engine/cuda_pool.h"
 #include "common/engine/cuda_rank.h"
 #include "common/engine/cuda_sampler.h"
 #include "common/engine/cuda_step.h"
@@ -48,6 +49,9 @@ class CudaRunner final : public Runner {
                                                             const KvLayout& layout,
                                                             std::vector<std::span<std::byte>> pools,
                                                             const CudaRunnerOptions& options);
+  // On a pool's ranks, which outlives the runner and is told of what the runner enqueues (CudaPool::RecordStep).
+  static absl::StatusOr<std::unique_ptr<CudaRunner>> Create(std::vector<std::shared_ptr<const CudaWeights>> shards,
+                                                            CudaPool& pool, const CudaRunnerOptions& options);
   // On one device.
   static absl::StatusOr<std::unique_ptr<CudaRunner>> Create(std::shared_ptr<const CudaWeights> weights,
                                                             const KvLayout& layout, std::span<std::byte> pool,
@@ -69,7 +73,11 @@ class CudaRunner final : public Runner {
 
  private:
   CudaRunner(std::vector<std::shared_ptr<const CudaWeights>> shards, const KvLayout& layout,
-             std::vector<std::span<std::byte>> pools, const CudaRunnerOptions& options);
+             std::vector<std::span<std::byte>> pools, CudaPool* pool, const CudaRunnerOptions& options);
+  static absl::StatusOr<std::unique_ptr<CudaRunner>> Make(std::vector<std::shared_ptr<const CudaWeights>> shards,
+                                                          const KvLayout& layout,
+                                                          std::vector<std::span<std::byte>> pools, CudaPool* pool,
+                                                          const CudaRunnerOptions& options);
   absl::Status Start();
   absl::Status ConnectRanks();
   absl::Status RecordGraphs();
@@ -87,6 +95,10 @@ class CudaRunner final : public Runner {
   // Between the ranks, behind a half layer and behind the head; nothing for one rank.
   absl::Status ExchangeParts(int64_t rows);
   absl::Status ExchangeLogits(int64_t rows);
+  // Tells the pool where the streams stand.
+  absl::Status RecordStep();
+  template <typename Move>
+  void MoveBlocks(const Move& move);
   absl::Status Wait();
   // After an error: nobody waits for a rank that has failed.
   void GiveUp(const absl::Status& error);
@@ -101,6 +113,7 @@ class CudaRunner final : public Runner {
   const std::vector<std::shared_ptr<const CudaWeights>> shards_;
   const KvLayout layout_;
   const std::vector<std::span<std::byte>> pools_;
+  CudaPool* const pool_;  // of these, or null
   const CudaRunnerOptions options_;
   const CudaStepLimits limits_;
   std::vector<std::unique_ptr<CudaRank>> ranks_;

@@ -27,7 +27,7 @@ std::vector<int> Devices(uint32_t ranks) {
   return devices;
 }
 
-// A runner of several ranks with a pool on each device.
+// A runner of several ranks and their pool.
 class RanksHarness final : public SequenceDriver {
  public:
   RanksHarness(const model::Model& model, DType dtype, uint32_t ranks, const CudaRunnerOptions& options = {},
@@ -36,16 +36,11 @@ class RanksHarness final : public SequenceDriver {
     auto shards = LoadCudaShards(model, dtype, Devices(ranks));
     BATON_CHECK(shards.ok());
     shards_ = *shards;
-    std::vector<std::span<std::byte>> pools;
-    for (const auto& shard : shards_) {
-      BATON_CHECK(device::Use(shard->device).ok());
-      auto pool = device::Memory::Allocate(device::MemoryKind::kDevice, blocks * layout_.BytesPerBlock() / ranks);
-      BATON_CHECK(pool.ok());
-      pools.push_back({pool->data(), pool->size()});
-      pools_.push_back(*std::move(pool));
-    }
+    auto pool = CudaPool::Create(layout_, blocks, Devices(ranks));
+    BATON_CHECK(pool.ok());
+    pool_ = *std::move(pool);
     BATON_CHECK(device::Use(0).ok());
-    auto runner = CudaRunner::Create(shards_, layout_, pools, options);
+    auto runner = CudaRunner::Create(shards_, *pool_, options);
     EXPECT_TRUE(runner.ok()) << StatusMessage(runner.status());
     BATON_CHECK(runner.ok());
     runner_ = *std::move(runner);
@@ -53,11 +48,12 @@ class RanksHarness final : public SequenceDriver {
   }
 
   CudaRunner& runner() { return *runner_; }
+  CudaPool& pool() { return *pool_; }
   const std::vector<std::shared_ptr<const CudaWeights>>& shards() const { return shards_; }
 
  private:
   std::vector<std::shared_ptr<const CudaWeights>> shards_;
-  std::vector<device::Memory> pools_;
+  std::unique_ptr<CudaPool> pool_;
   std::unique_ptr<CudaRunner> runner_;
 };
 
@@ -180,12 +176,13 @@ TEST_F(TensorParallel, TheDemoModelAnswersAsOnTheCpu) {
 
 TEST_F(TensorParallel, GraphsGiveTheBitsOfEagerSteps) {
   const auto model = fakes::MakeRandomModel(DivisibleConfig(), 2);
+  constexpr int kSteps = 17;  // into the second block
   for (const bool deterministic : {false, true}) {
     RanksHarness eager(*model, DType::kBF16, 2, {.max_batch = 3, .graphs = false, .deterministic = deterministic});
     RanksHarness graphs(*model, DType::kBF16, 2, {.max_batch = 3, .graphs = true, .deterministic = deterministic});
     const uint64_t before = stand_in::GraphsLaunched();
     std::vector<RanksHarness::Sequence> of_eager(3), of_graphs(3);
-    for (int step = 0; step < 18; ++step) {
+    for (int step = 0; step < kSteps; ++step) {
       std::vector<RanksHarness::Part> eager_parts, graph_parts;
       for (size_t i = 0; i < 3; ++i) {
         const TokenId token = static_cast<TokenId>((7 * step + 31 * i) % 300);
@@ -194,7 +191,7 @@ TEST_F(TensorParallel, GraphsGiveTheBitsOfEagerSteps) {
       }
       EXPECT_EQ(graphs.Step(graph_parts), eager.Step(eager_parts)) << step;
     }
-    EXPECT_EQ(stand_in::GraphsLaunched(), before + 2 * 18);
+    EXPECT_EQ(stand_in::GraphsLaunched(), before + 2 * kSteps);
   }
 }
 
@@ -229,6 +226,46 @@ TEST_F(TensorParallel, ACopiedOrSwappedBlockHoldsTheSameKeysAndValuesOnAllRanks)
   EXPECT_EQ(cuda.Append(copy, {9}), expected);
   for (uint32_t i = 0; i < 2; ++i) cuda.runner().SwapIn(2 - i, swapped.blocks[i]);
   EXPECT_EQ(cuda.Append(swapped, {9}), expected);
+}
+
+// Blocks of one pool to blocks of another, as handoff moves them.
+void HandOver(CudaPool& from, const std::vector<BlockId>& blocks, CudaPool& to, const std::vector<BlockId>& targets) {
+  const uint64_t bytes = from.layout().BytesPerBlock();
+  auto out = from.MakeStaging(StagingPlace::kHost, 1, bytes), in = to.MakeStaging(StagingPlace::kHost, 1, bytes);
+  ASSERT_TRUE(out.ok() && in.ok());
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    const PoolRun run{blocks[i] * bytes, bytes, 0}, target{targets[i] * bytes, bytes, 0};
+    ASSERT_TRUE((*out)->Read(0, {&run, 1}, KeyOrder::kBySlot).ok());
+    ASSERT_TRUE((*out)->Wait(0).ok());
+    std::copy_n((*out)->buffer(0), bytes, (*in)->buffer(0));
+    ASSERT_TRUE((*in)->Write(0, {&target, 1}).ok());
+    ASSERT_TRUE((*in)->Wait(0).ok());
+  }
+}
+
+TEST_F(TensorParallel, UnequalNumbersOfRanksHandOverToEachOther) {
+  model::ModelConfig config = DivisibleConfig("Qwen3ForCausalLM");
+  const auto model = fakes::MakeRandomModel(config, 11, DType::kF32);
+  const std::vector<TokenId> prompt = RandomTokens(20, config.vocab, 1);
+  constexpr uint32_t kRanks[] = {1, 2, 4};
+  for (const uint32_t from : kRanks) {
+    for (const uint32_t to : kRanks) {
+      SCOPED_TRACE(std::to_string(from) + " to " + std::to_string(to));
+      const CudaRunnerOptions options{.max_batch = 2, .graphs = false};
+      RanksHarness prefill(*model, DType::kF32, from, options, 8), decode(*model, DType::kF32, to, options, 8);
+      EXPECT_EQ(prefill.layout().Hash(), decode.layout().Hash());
+      RanksHarness::Sequence local, remote;
+      std::vector<float> logits = prefill.Append(local, prompt);
+      for (size_t i = 0; i < local.blocks.size(); ++i) remote.blocks.push_back(decode.TakeBlock());
+      remote.length = local.length;
+      HandOver(prefill.pool(), local.blocks, decode.pool(), remote.blocks);
+      for (int i = 0; i < 2; ++i) {
+        const TokenId token = Greedy(logits);
+        logits = prefill.Append(local, {token});
+        ExpectAlike(decode.Append(remote, {token}), logits, 1e-5f);
+      }
+    }
+  }
 }
 
 TEST_F(TensorParallel, AnErrorOfOneDeviceEndsTheStepOfAll) {
