@@ -24,6 +24,8 @@ std::string_view DTypeName(DType dtype) {
       return "q6_k";
     case DType::kI8:
       return "int8";
+    case DType::kF8:
+      return "fp8";
   }
   return "unknown";
 }
@@ -49,6 +51,7 @@ DTypeBlock BlockOf(DType dtype) {
     case DType::kQ6_K:
       return {256, 210};
     case DType::kI8:
+    case DType::kF8:
       return {1, 1};
   }
   return {1, 0};

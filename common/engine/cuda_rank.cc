@@ -216,13 +216,14 @@ absl::Status CudaRank::EnqueueAttention(uint32_t layer, const CudaStepShape& sha
 }
 
 cuda::PagedKv CudaRank::KvOf(uint32_t layer) const {
-  return {.dtype = layout_.dtype,
+  return {.dtype = weights_->dtype,
           .keys = pool_.data() + layout_.HeadOffset(0, layer, 0, 0),
           .values = pool_.data() + layout_.HeadOffset(0, layer, 1, 0),
           .kv_heads = static_cast<int32_t>(layout_.kv_heads),
           .head_dim = static_cast<int32_t>(layout_.head_dim),
           .block_size = static_cast<int32_t>(layout_.block_size),
-          .block_stride = static_cast<int64_t>(layout_.BytesPerBlock() / BlockOf(layout_.dtype).bytes)};
+          .block_stride = static_cast<int64_t>(layout_.BytesPerBlock() / BlockOf(layout_.dtype).bytes),
+          .fp8 = layout_.dtype == DType::kF8};
 }
 
 cuda::PagedRows CudaRank::RowsFrom(int64_t first) const {

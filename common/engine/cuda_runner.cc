@@ -49,9 +49,11 @@ absl::Status CheckShapes(const CudaWeights& weights, const KvLayout& layout) {
   if (layout.key_order != KeyOrder::kBySlot) {
     return InvalidArgument("keys lie element by element; the CUDA engine reads them slot by slot");
   }
-  if (layout.dtype != weights.dtype) {
-    return InvalidArgument("KV format %s, weights %s: the CUDA engine computes with one format",
-                           DTypeName(layout.dtype), DTypeName(weights.dtype));
+  if (!CudaStoresKv(layout.dtype, weights.dtype)) {
+    return InvalidArgument(
+        "KV format %s, weights %s: the CUDA engine stores KV in the weights' format or, of f16 and "
+        "bf16, as fp8",
+        DTypeName(layout.dtype), DTypeName(weights.dtype));
   }
   if (config.head_dim % 8 != 0 || config.head_dim > 256 || config.hidden % 8 != 0 || config.intermediate % 8 != 0) {
     return InvalidArgument(
@@ -80,6 +82,10 @@ absl::StatusOr<std::unique_ptr<CudaRunner>> CudaRunner::Create(std::vector<std::
   std::vector<std::span<std::byte>> memory;
   for (size_t rank = 0; rank < pool.ranks(); ++rank) memory.push_back(pool.rank_memory(rank));
   return Make(std::move(shards), pool.layout(), std::move(memory), &pool, options);
+}
+
+bool CudaStoresKv(DType kv, DType weights) {
+  return kv == weights || (kv == DType::kF8 && (weights == DType::kF16 || weights == DType::kBF16));
 }
 
 absl::StatusOr<std::unique_ptr<CudaRunner>> CudaRunner::Create(std::vector<std::shared_ptr<const CudaWeights>> shards,

@@ -38,13 +38,17 @@
 
 namespace baton {
 
+// Whether the engine stores keys and values as `kv`: the weights' own format or, beside f16 and bf16, fp8. That halves
+// the pool and what attention reads, and costs exactness; keys and values beyond +-448 are clipped.
+bool CudaStoresKv(DType kv, DType weights);
+
 class CudaRunner final : public Runner {
  public:
-  // `shards`: all of a model, rank by rank, each on a device of its own. `layout`: of all KV heads, of the weights'
-  // dtype, keys by slot. `pools`: device memory of each rank, of whole blocks of its share of the heads; it outlives
-  // the runner, and its size decides how many block ids are valid. INVALID_ARGUMENT when these disagree or the kernels
-  // do not take the shape, FAILED_PRECONDITION for several ranks without NCCL, RESOURCE_EXHAUSTED when there is no
-  // memory for the activations.
+  // `shards`: all of a model, rank by rank, each on a device of its own. `layout`: of all KV heads, of a
+  // dtype that CudaStoresKv allows, keys by slot. `pools`: device memory of each rank, of whole blocks of its share of
+  // the heads; it outlives the runner, and its size decides how many block ids are valid. INVALID_ARGUMENT when these
+  // disagree or the kernels do not take the shape, FAILED_PRECONDITION for several ranks without NCCL,
+  // RESOURCE_EXHAUSTED when there is no memory for the activations.
   static absl::StatusOr<std::unique_ptr<CudaRunner>> Create(std::vector<std::shared_ptr<const CudaWeights>> shards,
                                                             const KvLayout& layout,
                                                             std::vector<std::span<std::byte>> pools,

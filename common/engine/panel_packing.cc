@@ -29,6 +29,7 @@ DType KeptAs(DType dtype) {
     case DType::kQ6_K:
       return DType::kQ8_0;
     case DType::kI8:
+    case DType::kF8:
       break;
   }
   return DType::kF32;

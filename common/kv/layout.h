@@ -20,7 +20,7 @@ enum class KeyOrder : uint8_t {
 };
 
 struct KvLayout {
-  DType dtype = DType::kBF16;  // f32, f16, bf16 or int8
+  DType dtype = DType::kBF16;  // f32, f16, bf16, int8 or fp8
   uint32_t layers = 0;
   uint32_t kv_heads = 0;
   uint32_t head_dim = 0;

@@ -120,7 +120,8 @@ void Dequantize(DType dtype, const std::byte* bytes, uint64_t elements, float* o
       return ForEachBlock(dtype, in, elements, out, BlockQ5_K);
     case DType::kQ6_K:
       return ForEachBlock(dtype, in, elements, out, BlockQ6_K);
-    case DType::kI8:  // no weights come in it
+    case DType::kI8:  // no weights come in these
+    case DType::kF8:
       break;
   }
 }

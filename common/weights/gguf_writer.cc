@@ -29,6 +29,7 @@ uint32_t TensorType(DType dtype) {
     case DType::kBF16:
       return 30;
     case DType::kI8:
+    case DType::kF8:
       break;
   }
   return 0;

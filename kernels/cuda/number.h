@@ -28,8 +28,7 @@ struct BF16 {
   uint16_t bits;
 };
 
-// E4M3 (Micikevicius et al. 2022, "FP8 formats for deep learning"): for stored keys and values alone. Finite: what is
-// beyond 448 becomes 448.
+// E4M3, DType::kF8: for stored keys and values alone.
 struct F8 {
   uint8_t bits;
 };

@@ -1,4 +1,5 @@
 #include <cmath>
+#include <type_traits>
 
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/prefill_attention.h"
@@ -35,23 +36,30 @@ __device__ __forceinline__ int At(int row, int chunk) {
   return row * kHeadDim + (chunk ^ (row % 8)) * kChunk;
 }
 
-// Starts copying positions [start, start + kTile) of keys or values; those at and beyond `end` become zero.
-template <typename T, int kHeadDim>
+// Starts copying positions [start, start + kTile) of keys or values; those at and beyond `end` become zero. Numbers
+// stored as fp8 are widened, exactly, and are there when this returns.
+template <typename T, typename Stored, int kHeadDim>
 __device__ __forceinline__ void CopyTile(const Arguments& a, const BlockId* table, const void* base, int kv_head,
                                          int start, int end, T* to) {
   constexpr int kChunks = kHeadDim / kChunk;
   for (int i = static_cast<int>(threadIdx.x); i < kTile * kChunks; i += kThreads) {
     const int row = i / kChunks, chunk = i % kChunks, position = start + row;
-    const T* from = static_cast<const T*>(base);
+    const auto* from = static_cast<const Stored*>(base);
     if (position < end) {
       from += int64_t{table[position / a.kv.block_size]} * a.kv.block_stride +
               (int64_t{kv_head} * a.kv.block_size + position % a.kv.block_size) * kHeadDim + chunk * kChunk;
     }
-    CopyAsync16(to + At<kHeadDim>(row, chunk), from, position < end);
+    if constexpr (std::is_same_v<T, Stored>) {
+      CopyAsync16(to + At<kHeadDim>(row, chunk), from, position < end);
+    } else {
+      float numbers[kChunk] = {};
+      if (position < end) LoadFloats(from, numbers);
+      StoreFloats(numbers, to + At<kHeadDim>(row, chunk));
+    }
   }
 }
 
-template <typename T, int kHeadDim>
+template <typename T, typename Stored, int kHeadDim>
 __global__ void __launch_bounds__(kThreads, 2) PrefillKernel(Arguments a) {
   constexpr int kSteps = kHeadDim / 16;    // of 16 elements of head_dim
   constexpr int kScoreTiles = kTile / 8;   // of 8 positions
@@ -81,8 +89,8 @@ __global__ void __launch_bounds__(kThreads, 2) PrefillKernel(Arguments a) {
     }
     CopyAsync16(query_tile + At<kHeadDim>(row, chunk), from, packed < row_count);
   }
-  CopyTile<T, kHeadDim>(a, table, a.kv.keys, kv_head, begin, end, key_tiles);
-  CopyTile<T, kHeadDim>(a, table, a.kv.values, kv_head, begin, end, value_tiles);
+  CopyTile<T, Stored, kHeadDim>(a, table, a.kv.keys, kv_head, begin, end, key_tiles);
+  CopyTile<T, Stored, kHeadDim>(a, table, a.kv.values, kv_head, begin, end, value_tiles);
   CommitCopies();
 
   float out[kOutTiles][4] = {};
@@ -99,9 +107,10 @@ __global__ void __launch_bounds__(kThreads, 2) PrefillKernel(Arguments a) {
     WaitCopies<0>();
     BlockBarrier();  // this tile is there for all, and nobody reads the other stage any more
     if (start + kTile < end) {
-      CopyTile<T, kHeadDim>(a, table, a.kv.keys, kv_head, start + kTile, end, key_tiles + (stage ^ 1) * kTileElements);
-      CopyTile<T, kHeadDim>(a, table, a.kv.values, kv_head, start + kTile, end,
-                            value_tiles + (stage ^ 1) * kTileElements);
+      CopyTile<T, Stored, kHeadDim>(a, table, a.kv.keys, kv_head, start + kTile, end,
+                                    key_tiles + (stage ^ 1) * kTileElements);
+      CopyTile<T, Stored, kHeadDim>(a, table, a.kv.values, kv_head, start + kTile, end,
+                                    value_tiles + (stage ^ 1) * kTileElements);
       CommitCopies();
     }
 
@@ -173,6 +182,7 @@ __global__ void __launch_bounds__(kThreads, 2) PrefillKernel(Arguments a) {
   for (int half = 0; half < 2; ++half) {
     float total = totals[half] + ShuffleXor(totals[half], 1);
     total += ShuffleXor(total, 2);
+    if constexpr (!std::is_same_v<T, Stored>) total /= a.kv.value_scale;
     const int packed = first_row + 8 * half;
     if (packed >= row_count) continue;
     const int64_t row = tile.first_row + packed / a.group;
@@ -184,23 +194,27 @@ __global__ void __launch_bounds__(kThreads, 2) PrefillKernel(Arguments a) {
   }
 }
 
-template <typename T, int kHeadDim>
+template <typename T, typename Stored, int kHeadDim>
 Error Run(const Arguments& arguments, int64_t tile_count, Stream stream) {
   const size_t shared = SharedBytes<T>(kPrefillRows * kHeadDim) + 2 * SharedBytes<T>(2 * kTile * kHeadDim);
   const dim3 grid(static_cast<unsigned>(tile_count), static_cast<unsigned>(arguments.kv.kv_heads));
-  return Launch(PrefillKernel<T, kHeadDim>, {grid, dim3(kThreads), shared, stream}, arguments);
+  return Launch(PrefillKernel<T, Stored, kHeadDim>, {grid, dim3(kThreads), shared, stream}, arguments);
 }
 
 template <typename T>
-Error RunHeadDim(const Arguments& arguments, int64_t tile_count, Stream stream) {
-  if (arguments.kv.head_dim == 64) return Run<T, 64>(arguments, tile_count, stream);
-  return Run<T, 128>(arguments, tile_count, stream);
+Error RunShape(const Arguments& arguments, int64_t tile_count, Stream stream) {
+  if (arguments.kv.fp8) {
+    if (arguments.kv.head_dim == 64) return Run<T, F8, 64>(arguments, tile_count, stream);
+    return Run<T, F8, 128>(arguments, tile_count, stream);
+  }
+  if (arguments.kv.head_dim == 64) return Run<T, T, 64>(arguments, tile_count, stream);
+  return Run<T, T, 128>(arguments, tile_count, stream);
 }
 
 }  // namespace
 
 bool TakesPrefill(const PagedKv& kv) {
-  return !kv.fp8 && (kv.dtype == DType::kF16 || kv.dtype == DType::kBF16) && (kv.head_dim == 64 || kv.head_dim == 128);
+  return (kv.dtype == DType::kF16 || kv.dtype == DType::kBF16) && (kv.head_dim == 64 || kv.head_dim == 128);
 }
 
 Error PrefillAttention(const PrefillAttentionShape& shape, const PagedKv& kv, const BlockId* block_tables,
@@ -214,12 +228,12 @@ Error PrefillAttention(const PrefillAttentionShape& shape, const PagedKv& kv, co
                             .heads = shape.heads,
                             .group = shape.heads / kv.kv_heads,
                             .window = shape.window,
-                            .scale = shape.scale * kLog2E,
+                            .scale = shape.scale * kLog2E * (kv.fp8 ? kv.key_scale : 1.0f),
                             .q_stride = shape.q_stride,
                             .queries = queries,
                             .out = out};
-  if (kv.dtype == DType::kBF16) return RunHeadDim<BF16>(arguments, tile_count, stream);
-  return RunHeadDim<F16>(arguments, tile_count, stream);
+  if (kv.dtype == DType::kBF16) return RunShape<BF16>(arguments, tile_count, stream);
+  return RunShape<F16>(arguments, tile_count, stream);
 }
 
 }  // namespace baton::cuda

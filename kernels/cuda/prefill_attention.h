@@ -43,7 +43,8 @@ struct PrefillAttentionShape {
   int64_t q_stride = 0;  // elements from a row's queries to the next's; a multiple of 8
 };
 
-// Whether the kernel takes this format and head_dim: f16 or bf16, not stored as fp8; 64 or 128.
+// Whether the kernel takes this format and head_dim: f16 or bf16, also with keys and values stored as fp8, which are
+// widened on their way to shared memory; 64 or 128.
 bool TakesPrefill(const PagedKv& kv);
 
 // tiles: [tile_count] on the device. queries: [rows, heads * head_dim], rows q_stride apart; out: [rows, heads *

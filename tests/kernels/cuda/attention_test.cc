@@ -174,21 +174,26 @@ class CudaAttention : public CudaTest {
         sequences.push_back(part.sequence);
       }
     }
-    const auto rows = static_cast<int64_t>(positions.size());
+    const cuda::PagedRows rows{ToDevice(positions), ToDevice(sequences), ToDevice(pool.tables()), pool.table_stride()};
+    return Decoded(shape, Upload(shape, pool), rows, static_cast<int64_t>(positions.size()), max_length, queries);
+  }
+  std::vector<float> Decoded(const Shape& shape, const cuda::PagedKv& kv, const cuda::PagedRows& rows, int64_t count,
+                             int64_t max_length, const std::vector<float>& queries) {
     const cuda::DecodeAttentionShape attention{shape.heads, shape.window, shape.scale(), max_length,
                                                shape.width() + 16};
-    std::byte* out = NewDevice<std::byte>(rows * shape.width() * BlockOf(shape.dtype).bytes);
-    std::byte* workspace = NewDevice<std::byte>(cuda::DecodeAttentionWorkspace(attention, shape.head_dim, rows));
-    Expect(
-        cuda::DecodeAttention(attention, Upload(shape, pool),
-                              {ToDevice(positions), ToDevice(sequences), ToDevice(pool.tables()), pool.table_stride()},
-                              rows, UploadQueries(shape, queries), out, workspace, stream()));
-    return Decode(shape.dtype, ToHost(out, rows * shape.width() * BlockOf(shape.dtype).bytes).data(),
-                  rows * shape.width());
+    std::byte* out = NewDevice<std::byte>(count * shape.width() * BlockOf(shape.dtype).bytes);
+    std::byte* workspace = NewDevice<std::byte>(cuda::DecodeAttentionWorkspace(attention, shape.head_dim, count));
+    Expect(cuda::DecodeAttention(attention, kv, rows, count, UploadQueries(shape, queries), out, workspace, stream()));
+    return Decode(shape.dtype, ToHost(out, count * shape.width() * BlockOf(shape.dtype).bytes).data(),
+                  count * shape.width());
   }
 
   std::vector<float> Prefilled(const Shape& shape, const Pool& pool, const std::vector<Queries>& batch,
                                const std::vector<float>& queries) {
+    return Prefilled(shape, Upload(shape, pool), ToDevice(pool.tables()), pool.table_stride(), batch, queries);
+  }
+  std::vector<float> Prefilled(const Shape& shape, const cuda::PagedKv& kv, const BlockId* tables, int32_t table_stride,
+                               const std::vector<Queries>& batch, const std::vector<float>& queries) {
     std::vector<cuda::PrefillTile> tiles;
     int32_t rows = 0;
     for (const Queries& part : batch) {
@@ -196,9 +201,9 @@ class CudaAttention : public CudaTest {
       rows += part.count;
     }
     std::byte* out = NewDevice<std::byte>(rows * shape.width() * 2);
-    Expect(cuda::PrefillAttention({shape.heads, shape.window, shape.scale(), shape.width() + 16}, Upload(shape, pool),
-                                  ToDevice(pool.tables()), pool.table_stride(), ToDevice(tiles),
-                                  static_cast<int64_t>(tiles.size()), UploadQueries(shape, queries), out, stream()));
+    Expect(cuda::PrefillAttention({shape.heads, shape.window, shape.scale(), shape.width() + 16}, kv, tables,
+                                  table_stride, ToDevice(tiles), static_cast<int64_t>(tiles.size()),
+                                  UploadQueries(shape, queries), out, stream()));
     return Decode(shape.dtype, ToHost(out, rows * shape.width() * 2).data(), rows * shape.width());
   }
 
@@ -261,59 +266,64 @@ TEST_F(CudaAttention, ADecodedRowsBitsDependOnItAlone) {
   ExpectSameBits(of_one.data(), of_both.data() + shape.width(), shape.width());
 }
 
+// As part of the size of `expected`.
+double RelativeError(const std::vector<float>& actual, const std::vector<float>& expected) {
+  double error = 0, size = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    error += std::pow(actual[i] - expected[i], 2);
+    size += std::pow(expected[i], 2);
+  }
+  return std::sqrt(error / size);
+}
+
 // Keys and values go through rope_kv's store, without a rotation, so that their rounding to fp8 is the kernel's own.
 TEST_F(CudaAttention, KeysAndValuesStoredAsFp8AreReadWithinTheirRounding) {
-  constexpr int32_t kLength = 40;
+  constexpr int32_t kLength = 90;
   for (const DType dtype : {DType::kF16, DType::kBF16}) {
-    const Shape shape{.dtype = dtype, .heads = 4, .kv_heads = 2};
-    const Pool pool(shape, {kLength}, 1);
-    const std::vector<float> queries = RandomQueries(shape, {{0, kLength - 1, 1}});
-    const int32_t width = shape.width() + 2 * shape.kv_heads * shape.head_dim;
-    std::vector<float> qkv(kLength * width);
-    std::vector<int32_t> positions(kLength);
-    std::iota(positions.begin(), positions.end(), 0);
-    for (int32_t p = 0; p < kLength; ++p) {
-      for (int32_t i = 0; i < 2 * shape.kv_heads; ++i) {
-        std::copy_n(pool.Row(0, i / shape.kv_heads, i % shape.kv_heads, p), shape.head_dim,
-                    qkv.begin() + p * width + shape.width() + i * shape.head_dim);
+    for (const int32_t head_dim : {64, 128}) {
+      const Shape shape{.dtype = dtype, .heads = 4, .kv_heads = 2, .head_dim = head_dim};
+      SCOPED_TRACE(Name(shape));
+      const Pool pool(shape, {kLength}, 1);
+      const std::vector<Queries> batch = {{0, 0, kLength}};
+      const std::vector<float> queries = RandomQueries(shape, batch);
+      const int32_t width = shape.width() + 2 * shape.kv_heads * shape.head_dim;
+      std::vector<float> qkv(kLength * width);
+      std::vector<int32_t> positions(kLength);
+      std::iota(positions.begin(), positions.end(), 0);
+      for (int32_t p = 0; p < kLength; ++p) {
+        for (int32_t i = 0; i < 2 * shape.kv_heads; ++i) {
+          std::copy_n(pool.Row(0, i / shape.kv_heads, i % shape.kv_heads, p), shape.head_dim,
+                      qkv.begin() + p * width + shape.width() + i * shape.head_dim);
+        }
       }
+      cuda::PagedKv kv{.dtype = dtype,
+                       .kv_heads = shape.kv_heads,
+                       .head_dim = shape.head_dim,
+                       .block_size = shape.block_size,
+                       .block_stride = pool.block_stride(),
+                       .fp8 = true,
+                       .key_scale = 0.01f,  // the largest key becomes 200
+                       .value_scale = 0.125f};
+      auto* memory = NewDevice<std::byte>(pool.values().size());
+      kv.keys = memory;
+      kv.values = memory + pool.block_stride() / 2;
+      const BlockId* tables = ToDevice(pool.tables());
+      const float* one = ToDevice(std::vector<float>(kLength * shape.head_dim / 2, 1.0f));
+      const float* zero = ToDevice(std::vector<float>(kLength * shape.head_dim / 2, 0.0f));
+      const cuda::PagedRows rows{ToDevice(positions), ToDevice(std::vector<int32_t>(kLength)), tables,
+                                 pool.table_stride()};
+      Expect(cuda::RopeAndStoreKv({.cosine = one, .sine = zero}, kv, rows, kLength, shape.heads,
+                                  ToDevice(Encode(dtype, qkv)), stream()));
+      const std::vector<float> exact = InDoublePrecision(shape, pool, batch, queries);
+      const std::vector<float> decoded = Decoded(shape, kv, rows, kLength, kLength, queries),
+                               prefilled = Prefilled(shape, kv, tables, pool.table_stride(), batch, queries);
+      // Three bits of fraction: each number is off by 1 / 16 at most, a few of them added by less.
+      EXPECT_LT(RelativeError(decoded, exact), 0.06);
+      EXPECT_GT(RelativeError(decoded, exact), 0.001) << "this is no fp8";
+      // From the same stored numbers both compute the same, but for what the activations' format rounds.
+      EXPECT_TRUE(cuda::TakesPrefill(kv));
+      EXPECT_LT(RelativeError(prefilled, decoded), dtype == DType::kF16 ? 0.001 : 0.006);
     }
-    cuda::PagedKv kv{.dtype = dtype,
-                     .kv_heads = shape.kv_heads,
-                     .head_dim = shape.head_dim,
-                     .block_size = shape.block_size,
-                     .block_stride = pool.block_stride(),
-                     .fp8 = true,
-                     .key_scale = 0.01f,  // the largest key becomes 200
-                     .value_scale = 0.125f};
-    auto* memory = NewDevice<std::byte>(pool.values().size());
-    kv.keys = memory;
-    kv.values = memory + pool.block_stride() / 2;
-    const BlockId* tables = ToDevice(pool.tables());
-    const float* one = ToDevice(std::vector<float>(kLength * shape.head_dim / 2, 1.0f));
-    const float* zero = ToDevice(std::vector<float>(kLength * shape.head_dim / 2, 0.0f));
-    Expect(cuda::RopeAndStoreKv(
-        {.cosine = one, .sine = zero}, kv,
-        {ToDevice(positions), ToDevice(std::vector<int32_t>(kLength)), tables, pool.table_stride()}, kLength,
-        shape.heads, ToDevice(Encode(dtype, qkv)), stream()));
-    const cuda::DecodeAttentionShape attention{shape.heads, 0, shape.scale(), kLength, shape.width() + 16};
-    auto* out = NewDevice<std::byte>(shape.width() * 2);
-    Expect(cuda::DecodeAttention(
-        attention, kv,
-        {ToDevice(std::vector<int32_t>{kLength - 1}), ToDevice(std::vector<int32_t>{0}), tables, pool.table_stride()},
-        1, UploadQueries(shape, queries), out,
-        NewDevice<std::byte>(cuda::DecodeAttentionWorkspace(attention, shape.head_dim, 1)), stream()));
-    const std::vector<float> actual = Decode(dtype, ToHost(out, shape.width() * 2).data(), shape.width());
-    const std::vector<float> exact = InDoublePrecision(shape, pool, {{0, kLength - 1, 1}}, queries);
-    double error = 0, size = 0;
-    for (size_t i = 0; i < exact.size(); ++i) {
-      error += std::pow(actual[i] - exact[i], 2);
-      size += std::pow(exact[i], 2);
-    }
-    // Three bits of fraction: each number is off by 1 / 16 at most, a few of them added by less.
-    EXPECT_LT(std::sqrt(error / size), 0.06);
-    EXPECT_GT(std::sqrt(error / size), 0.001) << "this is no fp8";
-    EXPECT_FALSE(cuda::TakesPrefill(kv));
   }
 }
 

@@ -38,7 +38,11 @@ class CudaHarness final : public SequenceDriver {
       : CudaHarness(UploadOrDie(model, dtype, stream), options, blocks) {}
 
   CudaHarness(std::shared_ptr<const CudaWeights> weights, const CudaRunnerOptions& options, uint32_t blocks)
-      : SequenceDriver(CudaLayout(weights->config, weights->dtype), blocks) {
+      : CudaHarness(weights, weights->dtype, options, blocks) {}
+
+  CudaHarness(std::shared_ptr<const CudaWeights> weights, DType kv_dtype, const CudaRunnerOptions& options,
+              uint32_t blocks)
+      : SequenceDriver(CudaLayout(weights->config, kv_dtype), blocks) {
     auto memory = device::Memory::Allocate(device::MemoryKind::kDevice, blocks * layout_.BytesPerBlock());
     EXPECT_TRUE(memory.ok()) << StatusMessage(memory.status());
     pool_ = *std::move(memory);

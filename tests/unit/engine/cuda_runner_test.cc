@@ -135,6 +135,28 @@ TEST_F(CudaRunnerTest, WindowsAndLongContextsMatchTheCpu) {
   }
 }
 
+TEST_F(CudaRunnerTest, KeysAndValuesAsFp8AreHalfTheBytesAndCostSomeExactness) {
+  for (const bool deterministic : {false, true}) {  // prompts by either kernel
+    const auto model = fakes::MakeRandomModel(ConfigWithHeads(64), 8);
+    const auto weights = UploadOrDie(*model, DType::kBF16, device_stream());
+    RunnerHarness cpu(PackOrDie(*model), DType::kBF16, 64);
+    CudaHarness cuda(weights, DType::kF8, {.deterministic = deterministic}, 64);
+    EXPECT_EQ(2 * cuda.layout().BytesPerBlock(), cpu.layout().BytesPerBlock());
+    RunnerHarness::Sequence on_cpu;
+    CudaHarness::Sequence on_cuda;
+    const std::vector<TokenId> prompt = RandomTokens(90, model->config.vocab, 3);
+    const std::vector<float> expected = cpu.Append(on_cpu, prompt), actual = cuda.Append(on_cuda, prompt, 50);
+    ExpectAlike(actual, expected, 0.12f);
+    const auto [low, high] = std::minmax_element(expected.begin(), expected.end());
+    float worst = 0;
+    for (size_t i = 0; i < actual.size(); ++i) worst = std::max(worst, std::abs(actual[i] - expected[i]));
+    EXPECT_GT(worst, 0.005f * (*high - *low)) << "this is no fp8";
+    for (const TokenId token : {5, 200, 17}) {
+      ExpectAlike(cuda.Append(on_cuda, {token}), cpu.Append(on_cpu, {token}), 0.12f);
+    }
+  }
+}
+
 TEST_F(CudaRunnerTest, TheDemoModelAnswersAsOnTheCpu) {
   const char* elsewhere = std::getenv("BATON_DEMO_MODEL");
   const auto model = model::LoadModel(elsewhere != nullptr ? elsewhere : BATON_SOURCE_DIR "/deploy/models/demo");
@@ -228,6 +250,10 @@ TEST_F(CudaRunnerTest, WeightsAndPoolsOfOtherShapesAreRefused) {
   KvLayout layout = CudaLayout(model->config, DType::kF16);
   EXPECT_THAT(StatusMessage(CudaRunner::Create(*weights, layout, {}, {}).status()),
               HasSubstr("KV format f16, weights bf16"));
+  const auto in_f32 = LoadCudaWeights(*model, DType::kF32, device_stream());
+  layout.dtype = DType::kF8;
+  EXPECT_THAT(StatusMessage(CudaRunner::Create(*in_f32, layout, std::span<std::byte>(), {}).status()),
+              HasSubstr("KV format fp8, weights f32"));
   layout.key_order = KeyOrder::kByElement;
   EXPECT_THAT(StatusMessage(CudaRunner::Create(*weights, layout, {}, {}).status()), HasSubstr("slot by slot"));
   layout = CudaLayout(model->config, DType::kBF16);
