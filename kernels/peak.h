@@ -12,5 +12,8 @@ namespace baton::cpu {
 double RunFmaRounds(int64_t rounds, float* sink);
 // 8-bit multiply-adds into 32-bit sums, by the widest instruction of the running target that kernels use.
 double RunInt8Rounds(int64_t rounds, int32_t* sink);
+// Loads every byte of [data, data + bytes) once, as kernels read weights: four streams, each fetched ahead; what is
+// left of a multiple of 4 cache lines is not read. Returns a sum.
+int32_t ReadMemory(const void* data, uint64_t bytes);
 
 }  // namespace baton::cpu

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <new>
 #include <vector>
 
 #include "common/base/clock.h"
 #include "common/base/thread_pool.h"
 #include "kernels/linear.h"
+#include "kernels/peak.h"
 
 namespace baton {
 namespace {
@@ -44,19 +44,6 @@ double ProbeFlops(ThreadPool& pool, Duration time) {
                   [&] { cpu::Linear(matrix, nullptr, x.floats(), kSide, rows, y.floats(), kSide, workspace, pool); });
 }
 
-// Sums 64-bit words in eight lanes, which compilers turn into vector loads.
-uint64_t ReadAll(const std::byte* data, uint64_t bytes) {
-  uint64_t lanes[8] = {};
-  for (uint64_t at = 0; at + sizeof(lanes) <= bytes; at += sizeof(lanes)) {
-    uint64_t words[8];
-    std::memcpy(words, data + at, sizeof(words));
-    for (int i = 0; i < 8; ++i) lanes[i] += words[i];
-  }
-  uint64_t sum = 0;
-  for (const uint64_t lane : lanes) sum += lane;
-  return sum;
-}
-
 double ProbeBytes(const CpuWeights& weights, ThreadPool& pool, Duration time) {
   struct Slice {
     const std::byte* data;
@@ -72,8 +59,9 @@ double ProbeBytes(const CpuWeights& weights, ThreadPool& pool, Duration time) {
   }
   std::atomic<uint64_t> sum{0};  // keeps the reads
   return BestRate(static_cast<double>(total), time, [&] {
-    pool.Run(static_cast<int64_t>(slices.size()),
-             [&](int64_t task, int) { sum += ReadAll(slices[task].data, slices[task].bytes); });
+    pool.Run(static_cast<int64_t>(slices.size()), [&](int64_t task, int) {
+      sum += static_cast<uint64_t>(cpu::ReadMemory(slices[task].data, slices[task].bytes));
+    });
   });
 }
 

@@ -4,6 +4,7 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/peak.cc"
 #include "hwy/foreach_target.h"
 // After foreach_target.h, by its rules.
+#include "hwy/cache_control.h"
 #include "kernels/cpu/vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -106,6 +107,27 @@ double Int8Impl(int64_t rounds, int32_t* sink) {
 
 #endif
 
+int32_t ReadMemoryImpl(const void* data, uint64_t bytes) {
+  constexpr int kStreams = 4;
+  constexpr uint64_t kLine = 64, kAhead = 4096;
+  const hn::RebindToSigned<F32Tag> d;
+  const uint64_t stream = bytes / (kStreams * kLine) * kLine;
+  const auto* from = static_cast<const uint8_t*>(data);
+  hn::Vec<decltype(d)> sums[kStreams];
+  for (int s = 0; s < kStreams; ++s) sums[s] = hn::Zero(d);
+  for (uint64_t at = 0; at < stream; at += kLine) {
+    for (int s = 0; s < kStreams; ++s) {
+      const uint8_t* line = from + s * stream + at;
+      hwy::Prefetch(line + kAhead);
+      for (int v = 0; v < kVectors; ++v) {
+        sums[s] = hn::Add(sums[s], hn::LoadU(d, reinterpret_cast<const int32_t*>(line) + v * kLanes));
+      }
+    }
+  }
+  for (int s = 1; s < kStreams; ++s) sums[0] = hn::Add(sums[0], sums[s]);
+  return hn::GetLane(sums[0]);
+}
+
 // NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace baton::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -115,9 +137,11 @@ namespace baton::cpu {
 
 HWY_EXPORT(FmaImpl);
 HWY_EXPORT(Int8Impl);
+HWY_EXPORT(ReadMemoryImpl);
 
 double RunFmaRounds(int64_t rounds, float* sink) { return HWY_DYNAMIC_DISPATCH(FmaImpl)(rounds, sink); }
 double RunInt8Rounds(int64_t rounds, int32_t* sink) { return HWY_DYNAMIC_DISPATCH(Int8Impl)(rounds, sink); }
+int32_t ReadMemory(const void* data, uint64_t bytes) { return HWY_DYNAMIC_DISPATCH(ReadMemoryImpl)(data, bytes); }
 
 }  // namespace baton::cpu
 #endif

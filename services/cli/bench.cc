@@ -1,6 +1,7 @@
 #include "services/cli/bench/bench.h"
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 
@@ -32,7 +33,20 @@ absl::Status Show(const BenchReport& report, const BenchFlags& flags) {
   return absl::OkStatus();
 }
 
+// Before minutes of measuring: whether the files can be written.
+absl::Status CheckFiles(const BenchFlags& flags) {
+  for (const std::string& path : {flags.json, flags.svg}) {
+    if (path.empty()) continue;
+    std::error_code ignored;
+    const bool existed = std::filesystem::exists(path, ignored);
+    if (!std::ofstream(path, std::ios::binary | std::ios::app)) return FailedPrecondition("%s cannot be written", path);
+    if (!existed) std::filesystem::remove(path, ignored);
+  }
+  return absl::OkStatus();
+}
+
 int RunBench(const Bench& bench, const BenchFlags& flags) {
+  if (const absl::Status writable = CheckFiles(flags); !writable.ok()) return Fail(writable);
   absl::StatusOr<BenchReport> report = [&] {
     BenchOptions options = flags.options;
     options.has_router = bench.place == Bench::Place::kRouterOrOwn && !options.connection.router.empty();
@@ -52,7 +66,9 @@ void AddFlags(CLI::App& command, const Bench& bench, BenchFlags& flags) {
   command.add_option("--shape", options.shape, "Shape of a random model")
       ->check(CLI::IsMember(shapes))
       ->capture_default_str();
-  command.add_option("--weights", options.weights, "How matrices are kept in memory, as the worker's flag")
+  command
+      .add_option("--weights", options.weights,
+                  "How matrices are kept in memory, as the worker's flag; engine takes several, with commas")
       ->capture_default_str();
   command.add_option("--threads", options.threads, "Threads of an engine; 0: one per core")
       ->check(WholeNumberCheck(0, 1024))
@@ -84,7 +100,8 @@ void AddFlags(CLI::App& command, const Bench& bench, BenchFlags& flags) {
   if (bench.name == "load" || bench.name == "disagg") {
     command.add_option("--rate", options.rate, "Requests a second; 0: several around what the service can do")
         ->check(RealNumberCheck(0, 1e6));
-    command.add_option("--requests", options.requests, "Requests a rate")->check(WholeNumberCheck<uint32_t>());
+    command.add_option("--requests", options.requests, "Requests a rate; without it what arrives in some seconds")
+        ->check(WholeNumberCheck<uint32_t>());
     command.add_option("--prompt_tokens", options.prompt_tokens, "Mean length of prompts")
         ->check(WholeNumberCheck<uint32_t>());
     command.add_option("--output_tokens", options.output_tokens, "Mean length of answers")

@@ -35,8 +35,14 @@ std::vector<std::string> DetailTexts(const CallStatus& status) {
 std::string CallErrorText(const CallStatus& status) {
   std::string text(absl::StatusCodeToString(static_cast<absl::StatusCode>(status.code)));
   if (text.empty()) text = "code " + std::to_string(status.code);
-  if (!status.message.empty()) text += ": " + status.message;
-  for (const std::string& detail : DetailTexts(status)) text += " " + detail;
+  const std::string message = CallErrorMessage(status);
+  if (!message.empty()) text += (status.message.empty() ? " " : ": ") + message;
+  return OneLine(text);
+}
+
+std::string CallErrorMessage(const CallStatus& status) {
+  std::string text = status.message;
+  for (const std::string& detail : DetailTexts(status)) text += (text.empty() ? "" : " ") + detail;
   return OneLine(text);
 }
 

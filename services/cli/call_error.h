@@ -18,5 +18,7 @@ struct CallStatus {
 // "RESOURCE_EXHAUSTED: the queue holds 64 requests (retry after 500.0 ms)". Field violations that the message does not
 // name already follow in brackets; details that do not parse are left out. Always one line.
 std::string CallErrorText(const CallStatus& status);
+// The same without the code.
+std::string CallErrorMessage(const CallStatus& status);
 
 }  // namespace baton::cli

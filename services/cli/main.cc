@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,20 @@ int Fail(const absl::Status& status) {
 
 namespace {
 
+// What to say of a word where a subcommand is wanted: CLI11 reports it as a missing subcommand.
+std::optional<std::string> UnknownSubcommand(const CLI::App& program) {
+  const CLI::App* at = &program;
+  while (!at->get_subcommands().empty()) at = at->get_subcommands().front();
+  const std::vector<std::string> words = at->remaining();
+  if (at->get_require_subcommand_min() == 0 || words.empty() || words.front().starts_with('-')) return std::nullopt;
+  if (at == &program) return "there is no subcommand '" + words.front() + "'";
+  std::string known;
+  for (const CLI::App* each : at->get_subcommands([](const CLI::App*) { return true; })) {
+    known += (known.empty() ? "" : ", ") + each->get_name();
+  }
+  return at->get_name() + " has no '" + words.front() + "'; it has " + known;
+}
+
 int Run(int argc, char** argv) {
   CLI::App program("Talks to a Baton router, and looks at models.", "baton");
   program.set_version_flag("--version", std::string("baton ") + kVersion);
@@ -39,13 +54,8 @@ int Run(int argc, char** argv) {
   } catch (const CLI::Success& success) {
     return program.exit(success, std::cout, std::cerr);
   } catch (const CLI::ParseError& error) {
-    // CLI11 reports a word it does not know as a missing subcommand.
-    const std::vector<std::string> unknown = program.remaining();
-    if (program.get_subcommands().empty() && !unknown.empty() && !unknown.front().starts_with('-')) {
-      std::cerr << "baton: there is no subcommand '" << unknown.front() << "' (--help lists subcommands and flags)\n";
-      return 2;
-    }
-    std::cerr << "baton: " << error.what() << " (--help lists subcommands and flags)\n";
+    const std::string what = UnknownSubcommand(program).value_or(error.what());
+    std::cerr << "baton: " << what << " (--help lists subcommands and flags)\n";
     return 2;
   }
   for (const Command& command : commands) {

@@ -11,10 +11,10 @@ import xml.etree.ElementTree
 import harness
 
 
-def bench(name, *flags, status=0):
+def bench(name, *flags, status=0, svg=None):
     """The report of a run that must end with `status`, and its pictures as an XML tree."""
     with tempfile.TemporaryDirectory() as folder:
-        files = [os.path.join(folder, "report.json"), os.path.join(folder, "report.svg")]
+        files = [os.path.join(folder, "report.json"), svg or os.path.join(folder, "report.svg")]
         process = subprocess.run([os.path.join(harness.BIN, "baton"), "bench", name, "--quick", "--repetitions", "1", "--json", files[0],
                                   "--svg", files[1], *flags], stdin=subprocess.DEVNULL, capture_output=True, text=True,
                                  timeout=4 * harness.PATIENCE,
@@ -70,7 +70,21 @@ class BenchTest(unittest.TestCase):
         self.assertEqual(err.count("\n"), 1)
         self.assertIn("/nowhere", err)
         err, _ = bench("load", "--router", "127.0.0.1:1", "--timeout", "5", status=1)
-        self.assertIn("UNAVAILABLE", err)
+        self.assertEqual(err.count("UNAVAILABLE"), 1, err)
+        err, _ = bench("paging", status=1, svg="/nowhere/pictures.svg")
+        self.assertIn("/nowhere/pictures.svg", err)
+        self.assertNotIn("%", err, "files are tried before anything is measured")
+        err, _ = bench("nothing", status=2)
+        self.assertIn("'nothing'", err)
+        self.assertIn("kv-cache", err, "it names what there is")
+
+    def test_engine_takes_several_formats(self):
+        report = self.check("engine", "--shape", "tiny", "--weights", "bf16,f16,int8,int4")
+        ceilings = report["tables"][2]["rows"]
+        self.assertEqual([row["weights"] for row in ceilings], ["bf16", "f16", "int8", "int4"])
+        self.assertTrue(all(row["FMA, GFLOP/s"] > 0 and row["int8, Gop/s"] > 0 and row["reading them, GB/s"] > 0 for row in ceilings))
+        err, _ = bench("prefix", "--shape", "tiny", "--weights", "bf16,int8", status=1)
+        self.assertIn("2 formats", err)
 
 
 class RunningDeploymentTest(unittest.TestCase):

@@ -23,9 +23,9 @@ namespace baton::cli {
 struct BenchOptions {
   std::string model;  // path; empty: random weights of `shape`
   std::string shape = "smollm2-135m";
-  std::string weights = "auto";
-  int threads = 0;      // 0: one per core
-  int repetitions = 3;  // after a warm-up; medians are reported
+  std::string weights = "auto";  // engine: a list with commas
+  int threads = 0;               // 0: one per core
+  int repetitions = 3;           // after a warm-up; medians are reported
   uint64_t seed = 1;
   bool quick = false;  // tiny sizes: shows that the bench works, its times mean little
   ConnectionOptions connection;
@@ -37,7 +37,7 @@ struct BenchOptions {
 
   // load, disagg: an open loop
   double rate = 0;                                // requests a second; 0: several rates around what the target can do
-  uint32_t requests = 0;                          // 0: the bench's own number
+  uint32_t requests = 0;                          // a rate; 0: by time
   uint32_t prompt_tokens = 0, output_tokens = 0;  // means of what is drawn; 0: the bench's own
   std::string trace;                              // file to replay instead
   double ttft_ms = 500, itl_ms = 100;             // objectives of goodput
@@ -62,7 +62,7 @@ class BenchContext {
   // The model's files: the given path, or random weights of the shape in a temporary directory, made once.
   absl::StatusOr<std::string> ModelPath();
   // What --weights names. INVALID_ARGUMENT for an unknown format.
-  absl::StatusOr<WeightsFormat> AskedWeights() const;
+  absl::StatusOr<std::vector<WeightsFormat>> AskedWeights() const;
   // The model's weights packed for this process, once.
   absl::StatusOr<std::shared_ptr<const CpuWeights>> Weights();
 

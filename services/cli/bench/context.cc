@@ -1,5 +1,8 @@
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
+#include <sstream>
 
 #include "common/base/status.h"
 #include "common/engine/cpu_runner.h"
@@ -33,21 +36,30 @@ absl::StatusOr<std::string> BenchContext::ModelPath() {
   return path;
 }
 
-absl::StatusOr<WeightsFormat> BenchContext::AskedWeights() const {
-  for (const WeightsFormat format : kWeightsFormats) {
-    if (options_.weights == WeightsFormatName(format)) return format;
+absl::StatusOr<std::vector<WeightsFormat>> BenchContext::AskedWeights() const {
+  std::vector<WeightsFormat> asked;
+  std::istringstream names(options_.weights);
+  for (std::string name; std::getline(names, name, ',');) {
+    const auto* const format = std::find_if(std::begin(kWeightsFormats), std::end(kWeightsFormats),
+                                            [&](WeightsFormat f) { return WeightsFormatName(f) == name; });
+    if (format == std::end(kWeightsFormats)) {
+      return InvalidArgument("--weights has '%s', must be auto, f32, bf16, f16, int8 or int4", name);
+    }
+    asked.push_back(*format);
   }
-  return InvalidArgument("--weights is '%s'; there is no such format", options_.weights);
+  if (asked.empty()) return InvalidArgument("--weights is empty, must be auto, f32, bf16, f16, int8 or int4");
+  return asked;
 }
 
 absl::StatusOr<std::shared_ptr<const CpuWeights>> BenchContext::Weights() {
   if (weights_) return weights_;
   BATON_ASSIGN_OR_RETURN(const std::string path, ModelPath());
-  BATON_ASSIGN_OR_RETURN(const WeightsFormat format, AskedWeights());
+  BATON_ASSIGN_OR_RETURN(const std::vector<WeightsFormat> formats, AskedWeights());
+  if (formats.size() != 1) return InvalidArgument("--weights names %d formats; this bench takes one", formats.size());
   BATON_ASSIGN_OR_RETURN(const auto model, model::LoadModel(path));
-  BATON_ASSIGN_OR_RETURN(weights_, PackCpuWeights(*model, format, options_.threads, [&](uint64_t done, uint64_t total) {
-                           progress_.ShowBytes(done, total);
-                         }));
+  BATON_ASSIGN_OR_RETURN(weights_,
+                         PackCpuWeights(*model, formats.front(), options_.threads,
+                                        [&](uint64_t done, uint64_t total) { progress_.ShowBytes(done, total); }));
   return weights_;
 }
 

@@ -28,7 +28,7 @@ v1::GenerateRequest ToProto(const BenchRequest& request) {
 
 absl::Status ToStatus(const CallStatus& status) {
   if (status.ok()) return absl::OkStatus();
-  return MakeStatus(static_cast<absl::StatusCode>(status.code), CallErrorText(status));
+  return MakeStatus(static_cast<absl::StatusCode>(status.code), CallErrorMessage(status));
 }
 
 void TakeReport(const v1::PromptReport& report, RequestTrace* trace) {

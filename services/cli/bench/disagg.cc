@@ -45,15 +45,18 @@ double GapP99(const Point& point, int which) { return point.gaps[which].p99; }
 std::string Verdict(const std::vector<Point>& points, const std::string& what, double (*of)(const Point&, int)) {
   const auto better = std::count_if(points.begin(), points.end(), [&](const Point& p) { return of(p, 1) < of(p, 0); });
   std::string text = absl::StrFormat("%s: split is better at %d of %d rates", what, better, points.size());
-  if (const auto at = Crossing(points, of)) text += absl::StrFormat("; they cross near %.2f requests a second", *at);
-  return text;
+  if (points.size() < 2) return text;
+  const auto at = Crossing(points, of);
+  return text + (at ? absl::StrFormat("; they cross near %.2f requests a second", *at)
+                    : absl::StrFormat("; they do not cross from %.2f to %.2f requests a second", points.front().rate,
+                                      points.back().rate));
 }
 
 }  // namespace
 
 absl::StatusOr<BenchReport> RunDisagg(BenchContext& context) {
   BenchReport report = context.StartReport("disagg", "Colocated against split prefill and decode, on the same cores");
-  const LoadShape shape = ShapeOfLoad(context);
+  const LoadShape shape = ShapeOfLoad(context, 12);
   const BenchOptions& options = context.options();
   const auto [one, other] = Halves();
   DeploymentOptions colocated{.decode = {one, other}}, split{.prefill = {one}, .decode = {other}};
@@ -87,17 +90,18 @@ absl::StatusOr<BenchReport> RunDisagg(BenchContext& context) {
   bool equal = true;
   for (size_t i = 0; i < points.size(); ++i) equal = equal && SameTokens(answers[0][i], answers[1][i]);
 
-  ReportTable table{.title = absl::StrFormat(
-                        "%d requests a rate, prompts around %d tokens, answers around %d; two workers of %d cores each",
-                        shape.requests, shape.prompt_tokens, shape.output_tokens, one.cores.size()),
-                    .columns = {{"requests/s", 2},
-                                {"workers"},
-                                {"TTFT P50, ms", 1},
-                                {"TTFT P99, ms", 1},
-                                {"ITL P50, ms", 1},
-                                {"ITL P99, ms", 1},
-                                {"tokens/s", 1}},
-                    .rows = {}};
+  ReportTable table{
+      .title = absl::StrFormat("Prompts around %d tokens, answers around %d; two workers of %d cores each",
+                               shape.prompt_tokens, shape.output_tokens, one.cores.size()),
+      .columns = {{"requests/s", 2},
+                  {"requests", 0},
+                  {"workers"},
+                  {"TTFT P50, ms", 1},
+                  {"TTFT P99, ms", 1},
+                  {"ITL P50, ms", 1},
+                  {"ITL P99, ms", 1},
+                  {"tokens/s", 1}},
+      .rows = {}};
   const char* const names[2] = {"colocated", "split"};
   LineChart first{.title = "Time to first token", .x_label = "requests a second", .y_label = "ms", .series = {}};
   LineChart gaps{.title = "Gaps between tokens", .x_label = "requests a second", .y_label = "ms", .series = {}};
@@ -117,9 +121,9 @@ absl::StatusOr<BenchReport> RunDisagg(BenchContext& context) {
   }
   for (const Point& point : points) {
     for (const int which : {0, 1}) {
-      table.rows.push_back({point.rate, std::string(names[which]), 1e3 * point.first[which].p50,
-                            1e3 * point.first[which].p99, 1e3 * point.gaps[which].p50, 1e3 * point.gaps[which].p99,
-                            point.tokens[which]});
+      table.rows.push_back({point.rate, static_cast<double>(shape.RequestsAt(point.rate)), std::string(names[which]),
+                            1e3 * point.first[which].p50, 1e3 * point.first[which].p99, 1e3 * point.gaps[which].p50,
+                            1e3 * point.gaps[which].p99, point.tokens[which]});
     }
   }
   report.tables.push_back(std::move(table));

@@ -35,7 +35,7 @@ absl::StatusOr<std::vector<Run>> RunAll(BenchContext& context, const DeploymentL
     runs.push_back({"trace", 0, load.Run(requests)});
     return runs;
   }
-  const LoadShape shape = ShapeOfLoad(context);
+  const LoadShape shape = ShapeOfLoad(context, 20);
   std::vector<double> rates = {options.rate};
   if (options.rate == 0) {
     context.Step("finding what the service can do");

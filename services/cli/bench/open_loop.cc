@@ -6,9 +6,13 @@
 
 namespace baton::cli {
 
-LoadShape ShapeOfLoad(const BenchContext& context) {
+uint32_t LoadShape::RequestsAt(double rate) const {
+  return requests > 0 ? requests : static_cast<uint32_t>(std::clamp(rate * seconds, 12.0, 400.0));
+}
+
+LoadShape ShapeOfLoad(const BenchContext& context, double seconds) {
   const BenchOptions& options = context.options();
-  LoadShape shape{context.Pick(256u, 24u), context.Pick(32u, 6u), context.Pick(40u, 5u)};
+  LoadShape shape{context.Pick(256u, 24u), context.Pick(32u, 6u), context.Pick(0u, 5u), seconds};
   if (options.prompt_tokens > 0) shape.prompt_tokens = options.prompt_tokens;
   if (options.output_tokens > 0) shape.output_tokens = options.output_tokens;
   if (options.requests > 0) shape.requests = options.requests;
@@ -17,7 +21,7 @@ LoadShape ShapeOfLoad(const BenchContext& context) {
 
 std::vector<BenchRequest> DrawLoad(const LoadShape& shape, double rate, uint32_t vocab, uint64_t seed, uint64_t salt) {
   Draw draw(seed * 1'000'003 + salt);
-  const std::vector<double> arrivals = PoissonArrivals(rate, shape.requests, &draw);
+  const std::vector<double> arrivals = PoissonArrivals(rate, shape.RequestsAt(rate), &draw);
   const auto length = [&](uint32_t mean) {
     return std::clamp(static_cast<uint32_t>(draw.Exponential(mean)), std::max(2u, mean / 4), 3 * mean);
   };

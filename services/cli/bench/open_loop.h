@@ -12,9 +12,15 @@ namespace baton::cli {
 
 // What --prompt_tokens, --output_tokens and --requests say, or the bench's own.
 struct LoadShape {
-  uint32_t prompt_tokens, output_tokens, requests;
+  uint32_t prompt_tokens, output_tokens;
+  uint32_t requests;  // 0: what arrives in `seconds`, so that a run's time does not depend on the machine's speed
+  double seconds;
+
+  // At `rate` a second; at least a few, at most some hundred when drawn by time.
+  uint32_t RequestsAt(double rate) const;
 };
-LoadShape ShapeOfLoad(const BenchContext& context);
+// `seconds` of arrivals at each rate, where --requests does not say how many.
+LoadShape ShapeOfLoad(const BenchContext& context, double seconds);
 
 // Poisson arrivals at `rate` a second; lengths exponential around the shape's means. `salt` tells runs apart, so that
 // no prompt was seen before.
