@@ -8,6 +8,7 @@
 #include "absl/time/time.h"
 #include "common/base/status.h"
 #include "common/base/version.h"
+#include "common/config/host_port.h"
 
 namespace baton {
 namespace {
@@ -78,35 +79,68 @@ void ToProto(const Span& span, Duration steady_to_unix, otlp_trace::Span* out) {
   }
 }
 
-// "host:port" of an endpoint.
-absl::StatusOr<std::string> TargetOf(const std::string& endpoint) {
-  std::string target = endpoint;
-  if (target.starts_with("http://")) target = target.substr(7);
-  while (target.ends_with('/')) target.pop_back();
-  const size_t colon = target.rfind(':');
-  if (colon == std::string::npos || colon == 0 || colon + 1 == target.size() || target.find('/') != std::string::npos) {
-    return InvalidArgument("--otlp_endpoint is '%s', must be host:port of a collector's OTLP/gRPC receiver without TLS",
-                           endpoint);
+struct Endpoint {
+  std::string target;  // "host:port"
+  bool tls = false;
+};
+
+absl::StatusOr<Endpoint> ParseEndpoint(const std::string& text) {
+  Endpoint endpoint{text};
+  if (text.starts_with("http://")) endpoint.target = text.substr(7);
+  if (text.starts_with("https://")) endpoint = {text.substr(8), true};
+  while (endpoint.target.ends_with('/')) endpoint.target.pop_back();
+  if (!ParseHostPort(endpoint.target).ok() || endpoint.target.find('/') != std::string::npos) {
+    return InvalidArgument(
+        "--otlp_endpoint is '%s', must be host:port, http://host:port or https://host:port of a collector's OTLP/gRPC "
+        "receiver",
+        text);
   }
-  return target;
+  return endpoint;
 }
 
-std::shared_ptr<grpc::Channel> MakeCollectorChannel(const std::string& target) {
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> Credentials(const OtlpCollector& collector, bool tls) {
+  const TlsOptions& files = collector.tls;
+  if (!tls) {
+    if (files.ca.empty() && files.certificate.empty() && files.key.empty()) return grpc::InsecureChannelCredentials();
+    return InvalidArgument("--otlp_tls_ca, --otlp_tls_cert and --otlp_tls_key need an endpoint with https, not '%s'",
+                           collector.endpoint);
+  }
+  if (files.certificate.empty() != files.key.empty()) {
+    return InvalidArgument("--otlp_tls_cert and --otlp_tls_key need each other");
+  }
+  grpc::SslCredentialsOptions ssl;
+  if (!files.ca.empty()) {
+    BATON_ASSIGN_OR_RETURN(ssl.pem_root_certs, ReadTextFile(files.ca));
+  }
+  if (!files.key.empty()) {
+    BATON_ASSIGN_OR_RETURN(ssl.pem_cert_chain, ReadTextFile(files.certificate));
+    BATON_ASSIGN_OR_RETURN(ssl.pem_private_key, ReadTextFile(files.key));
+  }
+  return grpc::SslCredentials(ssl);
+}
+
+absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeCollectorChannel(const OtlpCollector& collector) {
+  BATON_ASSIGN_OR_RETURN(const Endpoint endpoint, ParseEndpoint(collector.endpoint));
+  BATON_ASSIGN_OR_RETURN(const auto credentials, Credentials(collector, endpoint.tls));
   grpc::ChannelArguments arguments;
   // No keepalive pings, unlike between our own programs: collectors close connections that ping often.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 5'000);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  return grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), arguments);
+  return grpc::CreateCustomChannel(endpoint.target, credentials, arguments);
 }
 
 }  // namespace
 
-void AddTracingFlags(Flags& flags, std::string& endpoint) {
-  flags.Add(
-      "otlp_endpoint", &endpoint,
-      "OpenTelemetry collector that spans of sampled requests go to, host:port, OTLP/gRPC; empty: none are sent.");
+void AddTracingFlags(Flags& flags, OtlpCollector& collector) {
+  flags.Add("otlp_endpoint", &collector.endpoint,
+            "OpenTelemetry collector that spans of sampled requests go to by OTLP/gRPC: host:port or http://host:port, "
+            "https://host:port with TLS; empty: none are sent.");
+  flags.Add("otlp_tls_ca", &collector.tls.ca,
+            "PEM certificates that the collector's must be signed by; empty: the system's.");
+  flags.Add("otlp_tls_cert", &collector.tls.certificate, "PEM certificate to show the collector.");
+  flags.Add("otlp_tls_key", &collector.tls.key, "PEM private key of the certificate.");
 }
 
 SpanMetrics::SpanMetrics(Metrics& metrics)
@@ -117,16 +151,17 @@ SpanMetrics::SpanMetrics(Metrics& metrics)
 
 absl::StatusOr<std::unique_ptr<OtlpExporter>> OtlpExporter::Start(Options options, const SpanMetrics& metrics,
                                                                   const Logger* log) {
-  if (options.endpoint.empty()) return std::unique_ptr<OtlpExporter>();
-  BATON_ASSIGN_OR_RETURN(const std::string target, TargetOf(options.endpoint));
-  return std::unique_ptr<OtlpExporter>(new OtlpExporter(std::move(options), target, metrics, log));
+  if (options.collector.endpoint.empty()) return std::unique_ptr<OtlpExporter>();
+  BATON_ASSIGN_OR_RETURN(const auto channel, MakeCollectorChannel(options.collector));
+  return std::unique_ptr<OtlpExporter>(new OtlpExporter(std::move(options), channel, metrics, log));
 }
 
-OtlpExporter::OtlpExporter(Options options, const std::string& target, const SpanMetrics& metrics, const Logger* log)
+OtlpExporter::OtlpExporter(Options options, const std::shared_ptr<grpc::Channel>& channel, const SpanMetrics& metrics,
+                           const Logger* log)
     : options_(std::move(options)),
       metrics_(metrics),
       log_(log),
-      stub_(TraceService::NewStub(MakeCollectorChannel(target))),
+      stub_(TraceService::NewStub(channel)),
       thread_([this] { Loop(); }) {}
 
 OtlpExporter::~OtlpExporter() { Stop(); }
@@ -208,7 +243,7 @@ void OtlpExporter::Send(std::vector<Span> spans) {
           std::clamp<int64_t>(response.partial_success().rejected_spans(), 0, static_cast<int64_t>(spans.size())));
       metrics_.exported.Increment(static_cast<double>(spans.size()) - rejected);
       metrics_.failed.Increment(rejected);
-      if (!healthy_) log_->Info("spans arrive again", {{"collector", options_.endpoint}});
+      if (!healthy_) log_->Info("spans arrive again", {{"collector", options_.collector.endpoint}});
       healthy_ = true;
       return;
     }
@@ -216,7 +251,8 @@ void OtlpExporter::Send(std::vector<Span> spans) {
   }
   metrics_.failed.Increment(static_cast<double>(spans.size()));
   if (healthy_) {
-    log_->Warning("spans cannot be sent", {{"collector", options_.endpoint}, {"error", status.error_message()}});
+    log_->Warning("spans cannot be sent",
+                  {{"collector", options_.collector.endpoint}, {"error", status.error_message()}});
   }
   healthy_ = false;
 }

@@ -5,6 +5,7 @@
 // One thread sends what a bounded queue holds, in batches, every second or when a batch is full. A collector that hangs
 // or is not there costs spans, never requests: what does not fit into the queue is dropped and counted.
 
+#include <grpcpp/channel.h>
 #include <grpcpp/client_context.h>
 
 #include <memory>
@@ -16,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "common/config/flags.h"
+#include "common/rpc/server.h"
 #include "common/telemetry/log.h"
 #include "common/telemetry/metrics.h"
 #include "common/telemetry/span.h"
@@ -23,8 +25,12 @@
 
 namespace baton {
 
-// --otlp_endpoint: "host:port" or "http://host:port"; empty: no spans are sent.
-void AddTracingFlags(Flags& flags, std::string& endpoint);
+struct OtlpCollector {
+  std::string endpoint;  // "host:port" or "http://host:port": plain text; "https://host:port": TLS; empty: no spans
+  TlsOptions tls;        // ca: who signed the collector's certificate, empty: the system's authorities
+};
+// --otlp_endpoint, --otlp_tls_ca, --otlp_tls_cert, --otlp_tls_key.
+void AddTracingFlags(Flags& flags, OtlpCollector& collector);
 
 // Series exist whether spans are sent or not.
 struct SpanMetrics {
@@ -35,7 +41,7 @@ struct SpanMetrics {
 class OtlpExporter final : public SpanSink {
  public:
   struct Options {
-    std::string endpoint;
+    OtlpCollector collector;
     std::string service;   // service.name, "baton-router"
     std::string instance;  // service.instance.id, one process start
     size_t queue_spans = 8192;
@@ -44,8 +50,8 @@ class OtlpExporter final : public SpanSink {
     Duration call_timeout = std::chrono::seconds(5);
     Duration flush_timeout = std::chrono::seconds(2);  // at the end
   };
-  // nullptr when options.endpoint is empty. INVALID_ARGUMENT for one that is no host:port. Connects with the first
-  // batch.
+  // nullptr when there is no endpoint. INVALID_ARGUMENT for one that is no host:port, and for TLS files without https
+  // or of which one is missing; NOT_FOUND for a file that is not there. Connects with the first batch.
   static absl::StatusOr<std::unique_ptr<OtlpExporter>> Start(Options options, const SpanMetrics& metrics,
                                                              const Logger* log);
   // Sends what is queued for at most flush_timeout.
@@ -56,7 +62,8 @@ class OtlpExporter final : public SpanSink {
   void Stop();
 
  private:
-  OtlpExporter(Options options, const std::string& target, const SpanMetrics& metrics, const Logger* log);
+  OtlpExporter(Options options, const std::shared_ptr<grpc::Channel>& channel, const SpanMetrics& metrics,
+               const Logger* log);
 
   void Loop();
   void Send(std::vector<Span> spans);

@@ -2,7 +2,6 @@
 
 #include "common/base/status.h"
 #include "common/config/host_port.h"
-#include "common/rpc/otlp_exporter.h"
 
 namespace baton {
 
@@ -37,7 +36,7 @@ void RouterConfig::AddTo(Flags& flags) {
       "ends with RESOURCE_EXHAUSTED.",
       1, 1u << 20);
   flags.Add("text_threads", &text_threads, "Threads for tokenizing and chat templates.", 1, 256);
-  AddTracingFlags(flags, otlp_endpoint);
+  AddTracingFlags(flags, collector);
   flags.Add("trace_sample_ratio", &trace_sample_ratio,
             "Share of requests whose spans are sent, of those that come without a traceparent; one that has it says "
             "itself whether it is sampled.",

@@ -11,6 +11,7 @@
 #include "common/config/flags.h"
 #include "common/routing/pairing.h"
 #include "common/rpc/channel.h"
+#include "common/rpc/otlp_exporter.h"
 #include "common/rpc/server.h"
 
 namespace baton {
@@ -38,7 +39,7 @@ struct RouterConfig {
   uint32_t default_max_tokens = 256;
   uint32_t max_unread_kib = 8192;
   uint32_t text_threads = 4;
-  std::string otlp_endpoint;
+  OtlpCollector collector;
   double trace_sample_ratio = 1;
 
   void AddTo(Flags& flags);

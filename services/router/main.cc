@@ -57,7 +57,7 @@ int Run(int argc, char** argv) {
   AddProcessMetrics(metrics, kVersion);
   RouterMetrics router_metrics(metrics);
   const auto spans = OtlpExporter::Start(
-      {.endpoint = config.otlp_endpoint, .service = "baton-router", .instance = absl::StrFormat("%016x", RandomU64())},
+      {.collector = config.collector, .service = "baton-router", .instance = absl::StrFormat("%016x", RandomU64())},
       SpanMetrics(metrics), &log);
   if (!spans.ok()) return Fail(log, spans.status());
   AdmissionQueue queue(config.max_running, config.max_waiting, config.priority_aging, &clock);

@@ -1,7 +1,6 @@
 #include "services/worker/config.h"
 
 #include "common/base/status.h"
-#include "common/rpc/otlp_exporter.h"
 
 namespace baton {
 namespace {
@@ -72,7 +71,7 @@ void WorkerConfig::AddTo(Flags& flags) {
   flags.Add("message_puts", &transport.message_puts,
             "Send blocks as messages that the receiver can refuse, also where shared memory or RDMA would do without.");
   flags.Add("bandwidth_probe", &bandwidth_probe, "Measure the transport at start and export the result.");
-  AddTracingFlags(flags, otlp_endpoint);
+  AddTracingFlags(flags, collector);
   flags.Add("heartbeat_seconds", &heartbeat_seconds, "Heartbeat of the control connection.", 0.01, 60);
   flags.Add("suspect_seconds", &suspect_seconds, "Silence after which a peer is suspect.", 0.05, 600);
 }

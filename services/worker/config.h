@@ -11,6 +11,7 @@
 #include "common/config/flags.h"
 #include "common/engine/catalogue.h"
 #include "common/engine/engine.h"
+#include "common/rpc/otlp_exporter.h"
 #include "common/rpc/server.h"
 #include "common/transport/catalogue.h"
 #include "common/transport/control_connection.h"
@@ -43,7 +44,7 @@ struct WorkerConfig {
   double heartbeat_seconds = 0.5;
   double suspect_seconds = 3;
   bool bandwidth_probe = true;
-  std::string otlp_endpoint;
+  OtlpCollector collector;
 
   void AddTo(Flags& flags);
   // What flags alone cannot check; fills the fields derived from others.

@@ -130,7 +130,7 @@ int RunWorker(const WorkerProgram& program, int argc, char** argv) {
                                {"role", program.role == internal::v1::ROLE_PREFILL ? "prefill" : "decode"}});
   AddProcessMetrics(metrics, kVersion);
   WorkerMetrics worker_metrics(metrics);
-  const auto spans = OtlpExporter::Start({.endpoint = config.otlp_endpoint,
+  const auto spans = OtlpExporter::Start({.collector = config.collector,
                                           .service = program.name,
                                           .instance = absl::StrFormat("%016x", incarnation.value)},
                                          SpanMetrics(metrics), &log);

@@ -2,18 +2,21 @@
 
 import concurrent.futures
 import os
+import pathlib
 import socket
+import tempfile
 import threading
 import unittest
 
 from harness import STAGES, Cluster, grpc, wait_until
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
+from tls_test import make_certificates
 
 SERVER = 2  # SPAN_KIND_SERVER
 
 
 class Collector(trace_service_pb2_grpc.TraceServiceServicer):
-    def __init__(self):
+    def __init__(self, credentials=None):
         self.spans = []  # (service, span)
         self.calls = 0
         self.resume = threading.Event()
@@ -21,7 +24,8 @@ class Collector(trace_service_pb2_grpc.TraceServiceServicer):
         self.lock = threading.Lock()
         self.server = grpc.server(concurrent.futures.ThreadPoolExecutor(max_workers=16))
         trace_service_pb2_grpc.add_TraceServiceServicer_to_server(self, self.server)
-        self.port = self.server.add_insecure_port("127.0.0.1:0")
+        self.port = (self.server.add_secure_port("127.0.0.1:0", credentials) if credentials
+                     else self.server.add_insecure_port("127.0.0.1:0"))
         self.server.start()
 
     def Export(self, request, context):
@@ -220,6 +224,36 @@ class Tracing(unittest.TestCase):
         wait_until(settled, "as many spans counted as arrived")
         for outcome in ("queue_full", "failed"):
             self.assertEqual(self.cluster.router.metrics()[f'baton_trace_spans_total{{outcome="{outcome}"}}'], 0)
+
+
+class Tls(unittest.TestCase):
+    """A collector that shows a certificate and takes only clients that show one."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        make_certificates(folder.name)
+        self.ca, self.certificate, self.key = (os.path.join(folder.name, name) for name in ("ca.pem", "node.pem", "node.key"))
+        ca, certificate, key = (pathlib.Path(path).read_bytes() for path in (self.ca, self.certificate, self.key))
+        self.collector = Collector(grpc.ssl_server_credentials([(key, certificate)], ca, require_client_auth=True))
+        self.addCleanup(self.collector.__exit__)
+        self.endpoint = f"--otlp_endpoint=https://127.0.0.1:{self.collector.port}"
+
+    def test_spans_of_every_program_arrive(self):
+        flags = [self.endpoint, "--otlp_tls_ca", self.ca, "--otlp_tls_cert", self.certificate, "--otlp_tls_key", self.key]
+        with Cluster(worker_flags=flags, router_flags=[*flags, "--local_prefill_tokens=8"]) as cluster:
+            cluster.generate([3] * 40, max_tokens=2)
+            wait_until(lambda: {service for service, _ in list(self.collector.spans)} ==
+                       {"baton-router", "baton-prefill", "baton-decode"}, "spans over TLS")
+
+    def test_nothing_is_sent_to_a_collector_that_cannot_be_trusted_and_nobody_waits_for_it(self):
+        client = ["--otlp_tls_cert", self.certificate, "--otlp_tls_key", self.key]
+        for why, flags in (("signed by nobody the system knows", client), ("no certificate to show", ["--otlp_tls_ca", self.ca])):
+            with self.subTest(why), Cluster(router_flags=[self.endpoint, *flags]) as cluster:
+                cluster.generate([3] * 40, max_tokens=2)
+                wait_until(lambda: cluster.router.metrics()['baton_trace_spans_total{outcome="failed"}'] > 0, "spans fail")
+                cluster.router.wait_log("spans cannot be sent")
+        self.assertEqual(self.collector.spans, [])
 
 
 class Trouble(unittest.TestCase):

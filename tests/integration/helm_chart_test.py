@@ -168,6 +168,7 @@ class Values(unittest.TestCase):
     def test_wrong_types_and_ranges_are_named(self):
         self.refused("router.replicas=many", "replicas", "integer", "string")
         self.refused("decode.kvGib=0", "kvGib", "0")
+        self.refused("tracing.endpoint=collector", "endpoint", "pattern")
         self.refused("router.disaggregation=sometimes", "disaggregation", "auto")
         self.refused("models[0].name=Has.Capitals,models[0].image.path=/x", "name", "pattern")
         self.refused("decode.startupSeconds=60", "startupSeconds", "600")
@@ -177,6 +178,9 @@ class Values(unittest.TestCase):
         self.refused("models[0].name=a", "a has 0 of image, claim and hub")
         self.refused("models[0].name=a,models[0].image.path=/x,models[0].claim.name=c", "a has 2 of image, claim and hub")
         self.refused("decode.flags.max_batch=3", "decode.flags: max_batch has a value of its own")
+        self.refused("router.flags.otlp_endpoint=a:1", "router.flags: otlp_endpoint has a value of its own")
+        self.refused("tracing.endpoint=http://a:4317,tracing.secret=ca", "'http://a:4317', does not begin with https://")
+        self.refused("tracing.endpoint=https://a:4317,tracing.clientAuth=true", "tracing.clientAuth needs tracing.secret")
         self.refused("kvPlane.controlPort=8210", "port 8210 lies in UCX's range", "8200", "8231")
         self.refused("kvPlane.firstPort=9000,kvPlane.lastPort=8999", "9000", "8999")
         self.refused("decode.autoscaling.enabled=true,decode.autoscaling.min=9", "min is 9, more than max, 8")

@@ -1,7 +1,8 @@
 {{/* What a schema cannot say, or not readably. Every message names the value. */}}
 {{- define "baton.checks" -}}
-{{- $own := list "host" "port" "metrics_host" "metrics_port" "grace_seconds" "log_level" "tls_cert" "tls_key" "tls_ca" -}}
-{{- $routers := concat $own (list "workers" "disaggregation" "worker_tls_cert" "worker_tls_key" "worker_tls_ca") -}}
+{{- $own := list "host" "port" "metrics_host" "metrics_port" "grace_seconds" "log_level" "tls_cert" "tls_key" "tls_ca"
+    "otlp_endpoint" "otlp_tls_ca" "otlp_tls_cert" "otlp_tls_key" -}}
+{{- $routers := concat $own (list "workers" "disaggregation" "worker_tls_cert" "worker_tls_key" "worker_tls_ca" "trace_sample_ratio") -}}
 {{- $workers := concat $own (list "model" "model_name" "engine" "weights" "kv_dtype" "block_size" "threads" "kv_gib" "max_batch"
     "transport" "bind_host" "ucx_tls" "ucx_devices" "control_host" "control_port") -}}
 {{- range $flag, $_ := .Values.router.flags -}}
@@ -22,6 +23,13 @@
 {{- $name := include "baton.servedName" $model -}}
 {{- if has $name $served }}{{ fail (printf "models: the served name %s stands twice" $name) }}{{ end -}}
 {{- $served = append $served $name -}}
+{{- end -}}
+{{- $tracing := .Values.tracing -}}
+{{- if and $tracing.secret (not (hasPrefix "https://" $tracing.endpoint)) -}}
+{{- fail (printf "tracing.secret is %s, but tracing.endpoint, '%s', does not begin with https://" $tracing.secret $tracing.endpoint) -}}
+{{- end -}}
+{{- if and $tracing.clientAuth (not $tracing.secret) -}}
+{{- fail "tracing.clientAuth needs tracing.secret, which holds the certificate" -}}
 {{- end -}}
 {{- $plane := .Values.kvPlane -}}
 {{- if gt (int $plane.firstPort) (int $plane.lastPort) -}}

@@ -12,6 +12,20 @@
 {{- end }}
 {{- end -}}
 
+{{/* Where spans go: flags of every program. */}}
+{{- define "baton.tracing" -}}
+{{- with .Values.tracing.endpoint }}
+- --otlp_endpoint={{ . }}
+{{- end }}
+{{- if .Values.tracing.secret }}
+- --otlp_tls_ca=/etc/baton/otlp-tls/ca.crt
+{{- if .Values.tracing.clientAuth }}
+- --otlp_tls_cert=/etc/baton/otlp-tls/tls.crt
+- --otlp_tls_key=/etc/baton/otlp-tls/tls.key
+{{- end }}
+{{- end }}
+{{- end -}}
+
 {{/* How a probe asks: {probe: what baton.probes takes, service ("" is liveness)}. Kubernetes' own gRPC probes know no TLS, so
 there the command line asks from inside. */}}
 {{- define "baton.ask" -}}

@@ -80,7 +80,7 @@ class OtlpExporterTest : public testing::Test {
  protected:
   std::unique_ptr<OtlpExporter> Start(const std::string& endpoint, size_t queue = 100,
                                       Duration flush = std::chrono::seconds(60)) {
-    auto exporter = OtlpExporter::Start({.endpoint = endpoint,
+    auto exporter = OtlpExporter::Start({.collector = {.endpoint = endpoint},
                                          .service = "baton-test",
                                          .instance = "1",
                                          .queue_spans = queue,
@@ -186,13 +186,27 @@ TEST_F(OtlpExporterTest, RefusedSpansCountAsFailed) {
   EXPECT_EQ(counts_.exported.Value() + counts_.failed.Value(), 5);
 }
 
-TEST_F(OtlpExporterTest, EndpointsAreCheckedAndNoneMeansNoExporter) {
-  EXPECT_EQ(*OtlpExporter::Start({}, counts_, &log_), nullptr);
-  for (const char* endpoint : {"collector", ":4317", "collector:", "https://collector:4317", "http://a:1/v1/traces"}) {
-    EXPECT_EQ(OtlpExporter::Start({.endpoint = endpoint}, counts_, &log_).status().code(),
-              absl::StatusCode::kInvalidArgument)
-        << endpoint;
+TEST_F(OtlpExporterTest, NoEndpointMeansNoExporter) { EXPECT_EQ(*OtlpExporter::Start({}, counts_, &log_), nullptr); }
+
+TEST_F(OtlpExporterTest, RefusesEndpointsThatAreNoHostAndPort) {
+  for (const char* endpoint : {"collector", ":4317", "collector:", "collector:99999", "ftp://collector:4317", "https://",
+                               "http://a:1/v1/traces", "https://a:1/v1/traces"}) {
+    const auto exporter = OtlpExporter::Start({.collector = {.endpoint = endpoint}}, counts_, &log_);
+    EXPECT_EQ(exporter.status().code(), absl::StatusCode::kInvalidArgument) << endpoint;
+    EXPECT_NE(std::string(exporter.status().message()).find(endpoint), std::string::npos) << exporter.status();
   }
+}
+
+TEST_F(OtlpExporterTest, RefusesTlsFilesThatCannotBeMeant) {
+  const auto start = [&](OtlpCollector collector) {
+    return OtlpExporter::Start({.collector = std::move(collector)}, counts_, &log_).status();
+  };
+  // A certificate would be sent nowhere, and the spans in plain text.
+  EXPECT_EQ(start({"http://a:1", {.ca = "ca.pem"}}).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(start({"a:1", {.certificate = "a.pem", .key = "a.key"}}).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(start({"https://a:1", {.certificate = "a.pem"}}).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(start({"https://a:1", {.key = "a.key"}}).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(start({"https://a:1", {.ca = "/none/ca.pem"}}).code(), absl::StatusCode::kNotFound);
 }
 
 }  // namespace
