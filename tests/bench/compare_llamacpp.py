@@ -4,10 +4,12 @@
     tests/bench/compare_llamacpp.py                                   # Qwen2.5-0.5B's shape, random weights, every format
     tests/bench/compare_llamacpp.py --shape smollm2-135m --dtypes q8_0,q4_0 --rounds 7
     tests/bench/compare_llamacpp.py --gguf model.gguf --served --llamacpp ~/llama.cpp/build/bin
+    tests/bench/compare_llamacpp.py --dtypes bf16 --served --no_engine --rounds 3 --llamacpp ~/llama.cpp/build/bin
 
 llama.cpp is used through the shared libraries of the Python package llama-cpp-python. `--served` sends 16 streams of 256 + 64
 tokens through Baton's router and one worker; the other side is llama-server of --llamacpp, else llama.cpp's own continuous batch
-driven in process, without any server: its best case. Both sides compute logits of the same tokens and sample nothing; KV is f16.
+driven in process, without any server: its best case. A server has answered one short prompt before it is measured; an answer that fails
+or lasts beyond --timeout ends the run by name. Both sides compute logits of the same tokens and sample nothing; KV is f16.
 """
 
 import argparse
@@ -26,6 +28,7 @@ import types
 ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", ".."))
 STREAMS, PROMPT, ANSWER = 16, 256, 64
 STEPS = 16  # decode steps of a measurement
+WARM_UP = (32, 4)  # prompt and answer of the request before a served round
 
 
 def tokens(count, salt=0):
@@ -39,8 +42,8 @@ def last_line(text):
 
 
 class Baton:
-    def __init__(self, folder, threads):
-        self.folder, self.threads = folder, threads
+    def __init__(self, folder, threads, timeout):
+        self.folder, self.threads, self.timeout = folder, threads, timeout
 
     def program(self, name):
         return os.path.join(self.folder, name)
@@ -76,10 +79,12 @@ class Baton:
             address = f"127.0.0.1:{router.port('listening')}"
             router.wait_ready(self.program("baton"), address)
             with tempfile.NamedTemporaryFile("w") as trace:
-                trace.write(f"0 {PROMPT} {ANSWER}\n" * STREAMS)
-                trace.flush()
-                self.bench("load", "--router", address, "--trace", trace.name, "--seed", "1")
-                report = self.bench("load", "--router", address, "--trace", trace.name, "--seed", "2")
+                for requests, seed in (f"0 {WARM_UP[0]} {WARM_UP[1]}\n", "1"), (f"0 {PROMPT} {ANSWER}\n" * STREAMS, "2"):
+                    trace.seek(0)
+                    trace.truncate()
+                    trace.write(requests)
+                    trace.flush()
+                    report = self.bench("load", "--router", address, "--trace", trace.name, "--seed", seed, "--timeout", str(self.timeout))
             latency = {row["what"]: row for row in report["tables"][1]["rows"]}
             return {"tokens/s": report["tables"][0]["rows"][0]["tokens/s"], "TTFT P50, ms": latency["TTFT"]["P50, ms"],
                     "ITL P99, ms": latency["ITL"]["P99, ms"], "ITL max, ms": latency["ITL"]["max, ms"]}
@@ -231,8 +236,8 @@ def latencies(rate, first, gaps):
 class LlamaServer:
     """llama-server with its default settings, but for as many slots as there are streams."""
 
-    def __init__(self, folder, threads):
-        self.program, self.threads = os.path.join(folder, "llama-server"), threads
+    def __init__(self, folder, threads, timeout):
+        self.program, self.threads, self.timeout = os.path.join(folder, "llama-server"), threads, timeout
 
     def served(self, gguf):
         port = 18080 + os.getpid() % 1000
@@ -250,32 +255,42 @@ class LlamaServer:
                 except OSError:
                     pass
                 time.sleep(0.2)
-            self.round(port, 1000)
-            return self.round(port, 2000)
+            self.round(port, 1000, 1, *WARM_UP)
+            return self.round(port, 2000, STREAMS, PROMPT, ANSWER)
         finally:
             process.terminate()
             process.wait()
 
-    def round(self, port, salt):
-        times = [[] for _ in range(STREAMS)]
+    def round(self, port, salt, streams, prompt, answer):
+        times = [[] for _ in range(streams)]
         start = time.perf_counter()
 
         def stream(s):
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=600)
-            body = {"prompt": tokens(PROMPT, salt + s), "n_predict": ANSWER, "stream": True, "ignore_eos": True, "temperature": 0,
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=self.timeout)
+            body = {"prompt": tokens(prompt, salt + s), "n_predict": answer, "stream": True, "ignore_eos": True, "temperature": 0,
                     "cache_prompt": False}
             connection.request("POST", "/completion", json.dumps(body), {"Content-Type": "application/json"})
             for line in connection.getresponse():
                 if line.startswith(b"data: ") and not json.loads(line[6:]).get("stop"):
                     times[s].append(time.perf_counter() - start)
 
-        threads = [threading.Thread(target=stream, args=(s,)) for s in range(STREAMS)]
+        def guarded(s):
+            try:
+                stream(s)
+            except (OSError, http.client.HTTPException) as error:
+                failures.append(str(error) or type(error).__name__)
+
+        failures = []
+        threads = [threading.Thread(target=guarded, args=(s,)) for s in range(streams)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
+        if failures or not all(times):
+            raise SystemExit(f"llama-server: {len(failures)} of {streams} answers failed after {time.perf_counter() - start:.0f} s: "
+                             f"{failures[0] if failures else 'an empty answer'} (--timeout is {self.timeout})")
         gaps = [b - a for of in times for a, b in zip(of, of[1:])]
-        return latencies(STREAMS * ANSWER / max(of[-1] for of in times), [of[0] for of in times], gaps)
+        return latencies(streams * answer / max(of[-1] for of in times), [of[0] for of in times], gaps)
 
 
 def compare(title, sides, measure, rounds):
@@ -309,6 +324,7 @@ def main():
     parser.add_argument("--gguf", help="compare on this file instead")
     parser.add_argument("--models", help="folder to keep random models in, for another run")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--timeout", type=int, default=600, help="seconds after which a served answer counts as failed")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--served", action="store_true", help="through router and worker, too")
     parser.add_argument("--no_engine", action="store_true", help="leave the engines' comparison out")
@@ -319,7 +335,7 @@ def main():
         cpu = next((line.split(":")[1].strip() for line in file if line.startswith("model name")), "unknown processor")
     print(f"machine: {cpu}, {options.threads} threads")
 
-    baton = Baton(options.bin, options.threads)
+    baton = Baton(options.bin, options.threads, options.timeout)
     figures = {}
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.models or temporary
@@ -336,7 +352,7 @@ def main():
                 llama.close()
             if options.served:
                 server = options.llamacpp is not None
-                other = LlamaServer(options.llamacpp, options.threads) if server else LlamaCpp(gguf, options.threads)
+                other = LlamaServer(options.llamacpp, options.threads, options.timeout) if server else LlamaCpp(gguf, options.threads)
                 figures[name]["served"] = compare(f"{name}, served: {STREAMS} streams of {PROMPT} + {ANSWER}",
                                                   [("Baton", baton), ("llama-server" if server else "batch, no server", other)],
                                                   lambda side, gguf=gguf: side.served(gguf), options.rounds)
