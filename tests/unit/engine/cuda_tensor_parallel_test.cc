@@ -98,44 +98,48 @@ class TensorParallel : public CudaTest {
   }
 };
 
-TEST_F(TensorParallel, ComputesTheCpusLogitsForEveryArchitecture) {
-  for (const std::string architecture :
-       {"Qwen2ForCausalLM", "Qwen3ForCausalLM", "LlamaForCausalLM", "MistralForCausalLM"}) {
-    for (const DType dtype : {DType::kF32, DType::kBF16}) {
-      model::ModelConfig config = DivisibleConfig(architecture);
-      config.vocab = 333;  // the last rank has fewer
-      const auto model = fakes::MakeRandomModel(config, 1, dtype);
-      RunnerHarness cpu(PackOrDie(*model), dtype, 64);
-      CudaHarness one(*model, dtype, device_stream(), {.max_step_tokens = 128, .max_batch = 4});
-      const float allowed = dtype == DType::kF32 ? 1e-5f : 3e-2f;
-      const std::vector<TokenId> prompt = RandomTokens(24, config.vocab, 3), other = RandomTokens(9, config.vocab, 4);
-      for (const uint32_t ranks : {2u, 4u}) {
-        SCOPED_TRACE(architecture + " " + std::string(DTypeName(dtype)) + " " + std::to_string(ranks));
-        RanksHarness several(*model, dtype, ranks, {.max_step_tokens = 128, .max_batch = 4});
-        RunnerHarness::Sequence on_cpu[2];
-        CudaHarness::Sequence on_one[2];
-        RanksHarness::Sequence on_several[2];
-        const std::vector<float> first = several.Append(on_several[0], prompt);
-        ExpectAlike(first, cpu.Append(on_cpu[0], prompt), allowed);
-        ExpectAlike(first, one.Append(on_one[0], prompt), allowed);
-        // One decodes while the other's prompt is read, then both decode, as a graph.
-        for (const std::vector<TokenId>& tokens : {other, {11}}) {
-          const auto actual = several.Step({{&on_several[1], tokens}, {&on_several[0], {7}}});
-          const auto by_cpu = cpu.Step({{&on_cpu[1], tokens}, {&on_cpu[0], {7}}});
-          const auto by_one = one.Step({{&on_one[1], tokens}, {&on_one[0], {7}}});
-          for (int i = 0; i < 2; ++i) {
-            ExpectAlike(actual[i], by_cpu[i], allowed);
-            ExpectAlike(actual[i], by_one[i], allowed);
-          }
-        }
+class TensorParallelArchitecture : public TensorParallel, public testing::WithParamInterface<std::string> {};
+
+TEST_P(TensorParallelArchitecture, ComputesTheCpusLogits) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    model::ModelConfig config = DivisibleConfig(GetParam());
+    config.vocab = 333;  // the last rank has fewer
+    const auto model = fakes::MakeRandomModel(config, 1, dtype);
+    RunnerHarness cpu(PackOrDie(*model), dtype, 64);
+    CudaHarness one(*model, dtype, device_stream(), {.max_step_tokens = 128, .max_batch = 4});
+    const float allowed = dtype == DType::kF32 ? 1e-5f : 3e-2f;
+    const std::vector<TokenId> prompt = RandomTokens(24, config.vocab, 3), other = RandomTokens(9, config.vocab, 4);
+    for (const uint32_t ranks : {2u, 4u}) {
+      SCOPED_TRACE(std::string(DTypeName(dtype)) + " " + std::to_string(ranks));
+      RanksHarness several(*model, dtype, ranks, {.max_step_tokens = 128, .max_batch = 4});
+      RunnerHarness::Sequence on_cpu[2];
+      CudaHarness::Sequence on_one[2];
+      RanksHarness::Sequence on_several[2];
+      const std::vector<float> first = several.Append(on_several[0], prompt);
+      ExpectAlike(first, cpu.Append(on_cpu[0], prompt), allowed);
+      ExpectAlike(first, one.Append(on_one[0], prompt), allowed);
+      // One decodes while the other's prompt is read, then both decode, as a graph.
+      for (const std::vector<TokenId>& tokens : {other, {11}}) {
+        const auto actual = several.Step({{&on_several[1], tokens}, {&on_several[0], {7}}});
+        const auto by_cpu = cpu.Step({{&on_cpu[1], tokens}, {&on_cpu[0], {7}}});
+        const auto by_one = one.Step({{&on_one[1], tokens}, {&on_one[0], {7}}});
         for (int i = 0; i < 2; ++i) {
-          cpu.Release(on_cpu[i]);
-          one.Release(on_one[i]);
+          ExpectAlike(actual[i], by_cpu[i], allowed);
+          ExpectAlike(actual[i], by_one[i], allowed);
         }
+      }
+      for (int i = 0; i < 2; ++i) {
+        cpu.Release(on_cpu[i]);
+        one.Release(on_one[i]);
       }
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(All, TensorParallelArchitecture,
+                         testing::Values("Qwen2ForCausalLM", "Qwen3ForCausalLM", "LlamaForCausalLM",
+                                         "MistralForCausalLM"),
+                         [](const auto& info) { return info.param; });
 
 TEST_F(TensorParallel, UntiedHeadsWindowsAndPrefillKernelsMatchOneRank) {
   model::ModelConfig config = DivisibleConfig("MistralForCausalLM");
