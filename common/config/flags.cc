@@ -72,7 +72,9 @@ void Flags::Add(const std::string& name, std::optional<double>* field, const std
 }
 
 void Flags::Add(const std::string& name, std::vector<std::string>* field, const std::string& help) {
-  impl_->Keep(name, impl_->app.add_option("--" + name, *field, help)->delimiter(','));
+  CLI::Option* option = impl_->app.add_option("--" + name, *field, help)->delimiter(',');
+  impl_->Keep(name, option);
+  if (field->empty()) option->default_str("");
 }
 
 void Flags::AddChoice(const std::string& name, std::string* field, const std::vector<std::string>& choices,

@@ -29,6 +29,7 @@ struct ComputeOptions {
   double swap_gib = 0;
   uint32_t max_step_tokens = 512;
   uint32_t max_batch = 64;
+  uint32_t max_model_len = 0;  // of prompt and answer; what the model takes or less
   bool probe = true;  // measure what the machine could do at best
 
   // cpu

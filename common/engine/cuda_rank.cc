@@ -45,22 +45,23 @@ CudaRank::CudaRank(std::shared_ptr<const CudaWeights> weights, const KvLayout& l
       limits_(limits),
       takes_prefill_(!options.deterministic && cuda::TakesPrefill(KvOf(0))) {}
 
-absl::Status CudaRank::Allocate() {
+uint64_t CudaRank::ActivationBytes(std::shared_ptr<const CudaWeights> weights, const KvLayout& layout,
+                                   const CudaRunnerOptions& options, const CudaStepLimits& limits) {
+  CudaRank rank(std::move(weights), layout, {}, options, limits);
+  uint64_t bytes = 0;
+  for (const auto& [memory, size] : rank.Activations()) bytes += size;
+  return bytes;
+}
+
+std::vector<std::pair<device::Memory*, uint64_t>> CudaRank::Activations() {
   const model::ModelConfig& config = weights_->config;
   const CudaShare& share = weights_->share;
   const uint64_t size = BlockOf(weights_->dtype).bytes;
   const uint64_t rows = limits_.rows, batch = limits_.batch, ranks = weights_->shard.ranks;
   const uint64_t logits_of_rank = alone() ? 0 : batch * vocab_per_rank() * sizeof(float);
-  BATON_ASSIGN_OR_RETURN(stream_, device::Stream::Create());
-  const auto allocate = [](device::Memory& memory, uint64_t bytes,
-                           device::MemoryKind kind = device::MemoryKind::kDevice) {
-    auto allocated = device::Memory::Allocate(kind, bytes);
-    if (allocated.ok()) memory = *std::move(allocated);
-    return allocated.status();
-  };
   const uint64_t decode_bytes = cuda::DecodeAttentionWorkspace(
       DecodeShape(0, config.max_length), static_cast<int32_t>(config.head_dim), kDecodeRowsAtOnce);
-  const std::pair<device::Memory*, uint64_t> sizes[] = {
+  return {
       {&input_memory_, CudaStepInputs::In(nullptr, limits_).bytes},
       {&hidden_, rows * config.hidden * sizeof(float)},
       {&normed_, rows * config.hidden * size},
@@ -77,7 +78,17 @@ absl::Status CudaRank::Allocate() {
       {&attention_, decode_bytes},
       {&gemm_workspace_, cuda::Gemm::kWorkspaceBytes},
   };
-  for (const auto& [memory, bytes] : sizes) BATON_RETURN_IF_ERROR(allocate(*memory, bytes));
+}
+
+absl::Status CudaRank::Allocate() {
+  BATON_ASSIGN_OR_RETURN(stream_, device::Stream::Create());
+  const auto allocate = [](device::Memory& memory, uint64_t bytes,
+                           device::MemoryKind kind = device::MemoryKind::kDevice) {
+    auto allocated = device::Memory::Allocate(kind, bytes);
+    if (allocated.ok()) memory = *std::move(allocated);
+    return allocated.status();
+  };
+  for (const auto& [memory, bytes] : Activations()) BATON_RETURN_IF_ERROR(allocate(*memory, bytes));
   BATON_RETURN_IF_ERROR(allocate(swap_, options_.swap_blocks * layout_.BytesPerBlock(), device::MemoryKind::kPinned));
   inputs_ = CudaStepInputs::In(input_memory_.data(), limits_);
   return Enqueued(cuda::Gemm::Create(gemm_workspace_.data(), options_.deterministic, gemm_), "starting cuBLASLt");
@@ -216,9 +227,14 @@ absl::Status CudaRank::EnqueueAttention(uint32_t layer, const CudaStepShape& sha
 }
 
 cuda::PagedKv CudaRank::KvOf(uint32_t layer) const {
+  // As numbers: there need be no pool yet.
+  const auto first_piece = [&](uint32_t kv) {
+    return reinterpret_cast<std::byte*>(reinterpret_cast<uintptr_t>(pool_.data()) +
+                                        layout_.HeadOffset(0, layer, kv, 0));
+  };
   return {.dtype = weights_->dtype,
-          .keys = pool_.data() + layout_.HeadOffset(0, layer, 0, 0),
-          .values = pool_.data() + layout_.HeadOffset(0, layer, 1, 0),
+          .keys = first_piece(0),
+          .values = first_piece(1),
           .kv_heads = static_cast<int32_t>(layout_.kv_heads),
           .head_dim = static_cast<int32_t>(layout_.head_dim),
           .block_size = static_cast<int32_t>(layout_.block_size),

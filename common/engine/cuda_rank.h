@@ -12,6 +12,8 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -34,6 +36,10 @@ class CudaRank {
                                                           const KvLayout& layout, std::span<std::byte> pool,
                                                           const CudaRunnerOptions& options,
                                                           const CudaStepLimits& limits);
+
+  // Device memory that a rank takes beside weights and pool.
+  static uint64_t ActivationBytes(std::shared_ptr<const CudaWeights> weights, const KvLayout& layout,
+                                  const CudaRunnerOptions& options, const CudaStepLimits& limits);
 
   // Prompt chunks take the kernel for them; else every row is taken as in a decode step.
   bool takes_prefill() const { return takes_prefill_; }
@@ -69,6 +75,8 @@ class CudaRank {
  private:
   CudaRank(std::shared_ptr<const CudaWeights> weights, const KvLayout& layout, std::span<std::byte> pool,
            const CudaRunnerOptions& options, const CudaStepLimits& limits);
+  // The buffers below that lie on the device, and their bytes.
+  std::vector<std::pair<device::Memory*, uint64_t>> Activations();
   absl::Status Allocate();
   absl::Status EnqueueAttention(uint32_t layer, const CudaStepShape& shape);
   // Adds what the last half computed to the residual stream, and the norm of that.

@@ -69,7 +69,27 @@ uint64_t MaxTiles(const model::ModelConfig& config, const CudaRunnerOptions& opt
   return options.max_step_tokens * group / cuda::kPrefillRows + options.max_batch + 1;
 }
 
+CudaStepLimits LimitsOf(const model::ModelConfig& config, const KvLayout& layout, const CudaRunnerOptions& options) {
+  return {.rows = std::max(options.max_step_tokens, options.max_batch),
+          .batch = options.max_batch,
+          .tiles = MaxTiles(config, options),
+          .table_stride = static_cast<int32_t>(layout.BlocksFor(config.max_length))};
+}
+
+KvLayout LayoutOfRank(KvLayout layout, uint32_t ranks) {
+  layout.kv_heads /= ranks;
+  return layout;
+}
+
 }  // namespace
+
+uint64_t CudaRunner::ActivationBytes(const std::shared_ptr<const CudaWeights>& first_shard, const KvLayout& layout,
+                                     const CudaRunnerOptions& options) {
+  const model::ModelConfig& config = first_shard->config;
+  return CudaRank::ActivationBytes(first_shard, LayoutOfRank(layout, first_shard->shard.ranks), options,
+                                   LimitsOf(config, layout, options)) +
+         CudaSampler::DeviceBytes(config.vocab, options.max_batch);
+}
 
 absl::StatusOr<std::unique_ptr<CudaRunner>> CudaRunner::Create(std::shared_ptr<const CudaWeights> weights,
                                                                const KvLayout& layout, std::span<std::byte> pool,
@@ -117,10 +137,7 @@ CudaRunner::CudaRunner(std::vector<std::shared_ptr<const CudaWeights>> shards, c
       pools_(std::move(pools)),
       pool_(pool),
       options_(options),
-      limits_{.rows = std::max(options.max_step_tokens, options.max_batch),
-              .batch = options.max_batch,
-              .tiles = MaxTiles(weights().config, options),
-              .table_stride = static_cast<int32_t>(layout.BlocksFor(weights().config.max_length))} {}
+      limits_(LimitsOf(weights().config, layout, options)) {}
 
 absl::Status CudaRunner::Start() {
   const auto allocate = [](device::Memory& memory, uint64_t bytes) {
@@ -132,8 +149,7 @@ absl::Status CudaRunner::Start() {
   inputs_ = CudaStepInputs::In(input_memory_.data(), limits_);
   tiles_.reserve(limits_.tiles);
   last_rows_.resize(options_.max_batch);
-  KvLayout of_rank = layout_;
-  of_rank.kv_heads /= ranks();
+  const KvLayout of_rank = LayoutOfRank(layout_, ranks());
   for (size_t rank = 0; rank < ranks(); ++rank) {
     BATON_RETURN_IF_ERROR(device::Use(shards_[rank]->device));
     BATON_ASSIGN_OR_RETURN(auto made, CudaRank::Create(shards_[rank], of_rank, pools_[rank], options_, limits_));

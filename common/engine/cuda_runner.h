@@ -56,6 +56,9 @@ class CudaRunner final : public Runner {
   // On a pool's ranks, which outlives the runner and is told of what the runner enqueues (CudaPool::RecordStep).
   static absl::StatusOr<std::unique_ptr<CudaRunner>> Create(std::vector<std::shared_ptr<const CudaWeights>> shards,
                                                             CudaPool& pool, const CudaRunnerOptions& options);
+  // Device memory that the first rank, which has most, takes beside weights and pool.
+  static uint64_t ActivationBytes(const std::shared_ptr<const CudaWeights>& first_shard, const KvLayout& layout,
+                                  const CudaRunnerOptions& options);
   // On one device.
   static absl::StatusOr<std::unique_ptr<CudaRunner>> Create(std::shared_ptr<const CudaWeights> weights,
                                                             const KvLayout& layout, std::span<std::byte> pool,

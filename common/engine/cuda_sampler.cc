@@ -54,17 +54,34 @@ absl::StatusOr<std::unique_ptr<CudaSampler>> CudaSampler::Create(uint32_t vocab,
   return sampler;
 }
 
+CudaSampler::Counts CudaSampler::CountsFor(uint32_t vocab, uint32_t at_once) {
+  return {.rows = at_once,
+          .biases = size_t{at_once} * kMaxLogitBias,
+          .masked = size_t{at_once} * 2 * kMaxStopTokenIds,  // the caller's and the model's
+          .seen = std::max<size_t>(vocab, kSeenAtOnce),
+          .tops = size_t{at_once} * cuda::kMaxTopTokens,
+          .words = size_t{at_once} * vocab};
+}
+
+uint64_t CudaSampler::DeviceBytes(uint32_t vocab, uint32_t at_once) {
+  const Counts counts = CountsFor(vocab, at_once);
+  return counts.rows * (sizeof(cuda::SampleRow) + sizeof(cuda::HistoryStart) + sizeof(cuda::SampledRow)) +
+         counts.biases * sizeof(cuda::LogitBias) + counts.masked * sizeof(TokenId) +
+         counts.seen * sizeof(cuda::SeenToken) + counts.tops * sizeof(cuda::TopToken) +
+         counts.words * (sizeof(float) + sizeof(uint32_t));
+}
+
 absl::Status CudaSampler::Allocate(uint32_t at_once) {
-  BATON_RETURN_IF_ERROR(rows_.Allocate(at_once));
-  BATON_RETURN_IF_ERROR(biases_.Allocate(size_t{at_once} * kMaxLogitBias));
-  BATON_RETURN_IF_ERROR(masked_.Allocate(size_t{at_once} * 2 * kMaxStopTokenIds));  // the caller's and the model's
-  BATON_RETURN_IF_ERROR(starts_.Allocate(at_once));
-  BATON_RETURN_IF_ERROR(seen_.Allocate(std::max<size_t>(vocab_, kSeenAtOnce)));
-  BATON_RETURN_IF_ERROR(results_.Allocate(at_once));
-  BATON_RETURN_IF_ERROR(tops_.Allocate(size_t{at_once} * cuda::kMaxTopTokens));
-  const uint64_t words = uint64_t{at_once} * vocab_;
-  BATON_RETURN_IF_ERROR(AllocateTo(scratch_, device::MemoryKind::kDevice, words * sizeof(float)));
-  BATON_RETURN_IF_ERROR(AllocateTo(histories_, device::MemoryKind::kDevice, words * sizeof(uint32_t)));
+  const Counts counts = CountsFor(vocab_, at_once);
+  BATON_RETURN_IF_ERROR(rows_.Allocate(counts.rows));
+  BATON_RETURN_IF_ERROR(biases_.Allocate(counts.biases));
+  BATON_RETURN_IF_ERROR(masked_.Allocate(counts.masked));
+  BATON_RETURN_IF_ERROR(starts_.Allocate(counts.rows));
+  BATON_RETURN_IF_ERROR(seen_.Allocate(counts.seen));
+  BATON_RETURN_IF_ERROR(results_.Allocate(counts.rows));
+  BATON_RETURN_IF_ERROR(tops_.Allocate(counts.tops));
+  BATON_RETURN_IF_ERROR(AllocateTo(scratch_, device::MemoryKind::kDevice, counts.words * sizeof(float)));
+  BATON_RETURN_IF_ERROR(AllocateTo(histories_, device::MemoryKind::kDevice, counts.words * sizeof(uint32_t)));
   pending_.reserve(at_once);
   of_history_.resize(at_once);
   history_of_.reserve(2 * size_t{at_once});

@@ -29,6 +29,9 @@ class CudaSampler {
   // For `at_once` choices in one launch. RESOURCE_EXHAUSTED when there is no memory for that.
   static absl::StatusOr<std::unique_ptr<CudaSampler>> Create(uint32_t vocab, uint32_t at_once);
 
+  // Device memory that such a one takes.
+  static uint64_t DeviceBytes(uint32_t vocab, uint32_t at_once);
+
   // Enqueues the sampling of all choices of `batch` behind what computes `logits`: rows of [vocab] in device memory,
   // one for each sequence that needs logits, in order. Returns without waiting, but where there are more choices than
   // at_once, or a great many of their tokens to send: then `wait`, which returns once the stream has run, is called in
@@ -59,6 +62,11 @@ class CudaSampler {
     absl::Status Allocate(size_t count);
     absl::Status Read(size_t count, const device::Stream& stream) const;
   };
+  // Elements of the arrays.
+  struct Counts {
+    size_t rows, biases, masked, seen, tops, words;
+  };
+  static Counts CountsFor(uint32_t vocab, uint32_t at_once);
   struct History {
     std::weak_ptr<const void> owner;  // a sampler's identity
     const void* key = nullptr;        // its address, under which it is found

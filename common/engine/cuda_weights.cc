@@ -37,11 +37,19 @@ Part ColumnsOf(const TensorView& tensor, const CudaShard& shard) {
 }
 Part AllOf(const TensorView& tensor) { return {&tensor, 0, tensor.rows, 0, tensor.cols}; }
 
+uint64_t MatrixBytes(const model::ModelConfig& config, const CudaShare& share, DType dtype) {
+  const uint64_t of_layer =
+      uint64_t{2} * (share.heads + share.kv_heads) * config.head_dim + uint64_t{3} * share.intermediate;
+  const uint64_t head = config.tied_head ? 0 : share.vocab;
+  return BytesOf(dtype, config.hidden * (config.vocab + config.layers * of_layer + head));
+}
+
 // Two pinned buffers that are filled in turn while the other one is being copied.
 class Uploader {
  public:
-  static absl::StatusOr<Uploader> Create(const device::Stream& stream, DType dtype, CudaWeights& weights) {
-    Uploader uploader(stream, dtype, weights);
+  static absl::StatusOr<Uploader> Create(const device::Stream& stream, const UploadProgress& progress,
+                                         CudaWeights& weights) {
+    Uploader uploader(stream, progress, weights);
     for (Buffer& buffer : uploader.buffers_) {
       BATON_ASSIGN_OR_RETURN(buffer.memory, Memory::Allocate(MemoryKind::kPinned, kStagingBytes));
       BATON_ASSIGN_OR_RETURN(buffer.copied, device::Event::Create());
@@ -55,7 +63,6 @@ class Uploader {
     for (const Part& part : parts) rows += part.rows;
     const uint64_t row_bytes = BytesOf(dtype_, parts.begin()->columns);
     BATON_ASSIGN_OR_RETURN(std::byte * to, Reserve(rows * row_bytes));
-    weights_.matrix_bytes += rows * row_bytes;
     out = to;
     for (const Part& part : parts) {
       const uint64_t at_once = std::max<uint64_t>(1, kStagingBytes / row_bytes);
@@ -64,6 +71,8 @@ class Uploader {
         count = std::min(at_once, part.rows - first);
         BATON_RETURN_IF_ERROR(
             Send(to, count * row_bytes, [&](std::byte* staging) { return ReadAs(part, first, count, staging); }));
+        weights_.matrix_bytes += count * row_bytes;
+        if (progress_) progress_(weights_.matrix_bytes, total_);
       }
     }
     return absl::OkStatus();
@@ -99,8 +108,12 @@ class Uploader {
     device::Event copied;
   };
 
-  Uploader(const device::Stream& stream, DType dtype, CudaWeights& weights)
-      : stream_(stream), dtype_(dtype), weights_(weights) {}
+  Uploader(const device::Stream& stream, const UploadProgress& progress, CudaWeights& weights)
+      : stream_(stream),
+        dtype_(weights.dtype),
+        progress_(progress),
+        total_(MatrixBytes(weights.config, weights.share, weights.dtype)),
+        weights_(weights) {}
 
   absl::StatusOr<std::byte*> Reserve(uint64_t bytes) {
     BATON_ASSIGN_OR_RETURN(Memory memory, Memory::Allocate(MemoryKind::kDevice, bytes));
@@ -152,6 +165,8 @@ class Uploader {
 
   const device::Stream& stream_;
   const DType dtype_;
+  const UploadProgress& progress_;
+  const uint64_t total_;
   CudaWeights& weights_;
   Buffer buffers_[2];
   int next_ = 0;
@@ -214,8 +229,8 @@ absl::StatusOr<CudaShare> ShareOf(const model::ModelConfig& config, const CudaSh
 }
 
 absl::StatusOr<std::shared_ptr<const CudaWeights>> LoadCudaWeights(const model::Model& model, DType dtype,
-                                                                   const device::Stream& stream,
-                                                                   const CudaShard& shard) {
+                                                                   const device::Stream& stream, const CudaShard& shard,
+                                                                   const UploadProgress& progress) {
   if (dtype != DType::kF32 && dtype != DType::kF16 && dtype != DType::kBF16) {
     return InvalidArgument("the CUDA engine computes with f32, f16 or bf16 weights, not %s", DTypeName(dtype));
   }
@@ -228,7 +243,7 @@ absl::StatusOr<std::shared_ptr<const CudaWeights>> LoadCudaWeights(const model::
   weights->dtype = dtype;
   weights->identity = HashText(DTypeName(dtype), HashText(model.weights_format, model.weights_identity));
   weights->layers.resize(model.layers.size());
-  BATON_ASSIGN_OR_RETURN(Uploader uploader, Uploader::Create(stream, dtype, *weights));
+  BATON_ASSIGN_OR_RETURN(Uploader uploader, Uploader::Create(stream, progress, *weights));
   BATON_RETURN_IF_ERROR(uploader.Matrix({AllOf(model.embedding)}, weights->embedding));
   for (size_t i = 0; i < model.layers.size(); ++i) {
     BATON_RETURN_IF_ERROR(LoadLayer(model.layers[i], shard, uploader, weights->layers[i]));
@@ -249,14 +264,19 @@ absl::StatusOr<std::shared_ptr<const CudaWeights>> LoadCudaWeights(const model::
 }
 
 absl::StatusOr<std::vector<std::shared_ptr<const CudaWeights>>> LoadCudaShards(const model::Model& model, DType dtype,
-                                                                               std::span<const int> devices) {
+                                                                               std::span<const int> devices,
+                                                                               const UploadProgress& progress) {
   if (devices.empty()) return InvalidArgument("weights for no device");
   std::vector<std::shared_ptr<const CudaWeights>> shards;
   for (const int device : devices) {
     const CudaShard shard{.rank = static_cast<uint32_t>(shards.size()), .ranks = static_cast<uint32_t>(devices.size())};
     BATON_RETURN_IF_ERROR(device::Open(device).status());
     BATON_ASSIGN_OR_RETURN(const device::Stream stream, device::Stream::Create());
-    BATON_ASSIGN_OR_RETURN(auto weights, LoadCudaWeights(model, dtype, stream, shard));
+    // Shards are of about one size.
+    const UploadProgress of_all = [&](uint64_t done, uint64_t total) {
+      if (progress) progress(total * shard.rank + done, total * shard.ranks);
+    };
+    BATON_ASSIGN_OR_RETURN(auto weights, LoadCudaWeights(model, dtype, stream, shard, of_all));
     shards.push_back(std::move(weights));
   }
   BATON_RETURN_IF_ERROR(device::Use(devices.front()));

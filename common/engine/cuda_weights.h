@@ -6,6 +6,7 @@
 // It has a share of lm_head's vocabulary. Embedding, norms and biases of sums are on every device.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -74,16 +75,20 @@ struct CudaWeights {
   std::vector<device::Memory> memory;  // what the pointers point into
 };
 
+// Bytes of matrices copied so far and in total; from the calling thread.
+using UploadProgress = std::function<void(uint64_t done, uint64_t total)>;
+
 // Copies a shard's weights to the calling thread's device, through two pinned buffers in turn, so that reading the file
 // and the copy overlap; a matrix that has `dtype` in its file is never widened. Waits for `stream`, which is of that
 // device. DATA_LOSS when a file became shorter or was changed meanwhile, RESOURCE_EXHAUSTED when the memory is not
 // there.
 absl::StatusOr<std::shared_ptr<const CudaWeights>> LoadCudaWeights(const model::Model& model, DType dtype,
                                                                    const device::Stream& stream,
-                                                                   const CudaShard& shard = {});
+                                                                   const CudaShard& shard = {},
+                                                                   const UploadProgress& progress = nullptr);
 
 // A shard on each of `devices`, in their order; leaves the calling thread on the first.
-absl::StatusOr<std::vector<std::shared_ptr<const CudaWeights>>> LoadCudaShards(const model::Model& model, DType dtype,
-                                                                               std::span<const int> devices);
+absl::StatusOr<std::vector<std::shared_ptr<const CudaWeights>>> LoadCudaShards(
+    const model::Model& model, DType dtype, std::span<const int> devices, const UploadProgress& progress = nullptr);
 
 }  // namespace baton

@@ -6,9 +6,9 @@ namespace baton {
 
 absl::StatusOr<uint32_t> PoolBlocks(double bytes, const KvLayout& layout) {
   const double blocks = bytes / static_cast<double>(layout.BytesPerBlock());
-  if (blocks < 4 || blocks > UINT32_MAX) {
-    return InvalidArgument("a KV pool of %.3f GiB holds %.0f blocks of %d bytes; between 4 and %d are possible",
-                           bytes / kGiB, blocks, layout.BytesPerBlock(), UINT32_MAX);
+  if (blocks < kMinPoolBlocks || blocks > UINT32_MAX) {
+    return InvalidArgument("a KV pool of %.3f GiB holds %.0f blocks of %d bytes; between %d and %d are possible",
+                           bytes / kGiB, blocks, layout.BytesPerBlock(), kMinPoolBlocks, UINT32_MAX);
   }
   return static_cast<uint32_t>(blocks);
 }

@@ -10,6 +10,7 @@
 namespace baton {
 
 inline constexpr double kGiB = 1024.0 * 1024 * 1024;
+inline constexpr uint32_t kMinPoolBlocks = 4;
 
 // INVALID_ARGUMENT with the numbers when `bytes` are too few to serve from, or more than can be numbered.
 absl::StatusOr<uint32_t> PoolBlocks(double bytes, const KvLayout& layout);

@@ -95,7 +95,7 @@ class Builder:
     def build(self, name):
         stage = self.stages[name]
         for word, rest in stage.steps:
-            if word == "COPY" and (source := re.search(r"--from=(\w+)", rest)):
+            if word == "COPY" and (source := re.search(r"--from=([\w-]+)", rest)):
                 if not os.path.exists(os.path.join(self.folder(source[1]), CONFIG)):
                     self.build(source[1])
         if stage.base in self.stages:

@@ -1,5 +1,6 @@
 #include "services/worker/config.h"
 
+#include "absl/strings/numbers.h"
 #include "common/base/status.h"
 
 namespace baton {
@@ -7,6 +8,17 @@ namespace {
 
 Duration FromSeconds(double seconds) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+}
+
+absl::StatusOr<std::vector<int>> ParseDevices(const std::vector<std::string>& texts) {
+  std::vector<int> devices;
+  for (const std::string& text : texts) {
+    if (!absl::SimpleAtoi(text, &devices.emplace_back()) || devices.back() < 0) {
+      return InvalidArgument("--device is '%s', must be the ordinal of a CUDA device", text);
+    }
+  }
+  if (devices.size() > 1) return InvalidArgument("--device names %d devices; a worker computes on one", devices.size());
+  return devices;
 }
 
 }  // namespace
@@ -23,18 +35,30 @@ void WorkerConfig::AddTo(Flags& flags) {
   flags.Add("model", &model, "Directory with config.json and safetensors, or a .gguf file.");
   flags.Require("model");
   flags.Add("model_name", &model_name, "Name that clients ask for; default: the last part of the path.");
-  flags.AddChoice("engine", &compute.engine, EngineNames(), "Engine.");
+  flags.AddChoice("engine", &compute.engine, EngineNames(), "What computes, and in whose memory.");
   flags.AddChoice("weights", &compute.weights, {"auto", "f32", "bf16", "f16", "int8", "int4"},
-                  "How matrices are kept in memory.");
+                  "How matrices are kept in memory; engine cuda takes auto, f32, bf16 and f16.");
   flags.AddChoice("kv_dtype", &compute.kv_dtype, {"auto", "f32", "bf16", "f16", "int8"},
-                  "KV cache format; auto: the weights' own 16-bit format, f32 for f32 files, f16 for quantised ones.");
+                  "KV cache format; auto: the weights' own 16-bit format, f32 for f32 files, f16 for quantised ones. "
+                  "Engine cuda keeps KV in the format of --weights.");
   flags.Add("threads", &threads, "Threads of the CPU engine; 0: one for each core this process may use.", 0, 1024);
+  flags.Add("device", &devices, "Engine cuda: ordinal of its CUDA device; default: 0.");
+  flags.Add("gpu_memory_utilization", &compute.gpu_memory_utilization,
+            "Engine cuda: share of the device's memory for weights, activations and KV pool together.", 0.01, 1);
+  flags.Add("cuda_graphs", &compute.cuda_graphs,
+            "Engine cuda: record decode steps at start and replay them; off: enqueue every kernel of every step.");
+  flags.Add(
+      "deterministic", &compute.deterministic,
+      "Engine cuda: tokens that do not depend on what else is in the batch, for some speed; the CPU engine's never "
+      "do.");
   flags.Add("engine_probe", &compute.probe,
             "Measure at start how fast this machine computes and reads weights, and export the result.");
   flags.Add("pin_threads", &compute.pin_threads, "Bind the engine's threads to cores.");
 
   flags.Add("kv_gib", &compute.kv_gib,
-            "Size of the KV pool, GiB; 0: 40% of the memory available after loading. Default: 1.", 0, 65536);
+            "Size of the KV pool, GiB; 0: on the CPU 40% of the memory available after loading, on engine cuda what "
+            "--gpu_memory_utilization leaves. Default: 1 on the CPU, 0 on engine cuda.",
+            0, 65536);
   flags.Add("block_size", &compute.block_size, "Tokens in a KV block, 16 or 32.", 16, 32);
   flags.Add("max_model_len", &engine.max_model_len,
             "Longest prompt and answer together, tokens; 0: what the model takes.", 0, 1u << 24);
@@ -58,8 +82,11 @@ void WorkerConfig::AddTo(Flags& flags) {
             0, 600000);
   flags.AddChoice("preemption", &preemption, PreemptionModeNames(),
                   "How a preempted sequence gets its KV back: from the swap area, computed again, or what costs less.");
-  flags.Add("swap_gib", &compute.swap_gib,
-            "Host memory for the KV of preempted sequences, GiB, taken as it is used; 0: none.", 0, 65536);
+  flags.Add(
+      "swap_gib", &compute.swap_gib,
+      "Host memory for the KV of preempted sequences, GiB; 0: none. Taken as it is used, by engine cuda pinned at "
+      "start.",
+      0, 65536);
   flags.Add("kv_cache", &engine.kv_cache,
             "Keep KV between steps; off: every token runs its whole sequence again, for comparison.");
   flags.Add("watermark", &engine.watermark, "Share of the pool kept available when a prompt is let through.", 0, 0.5);
@@ -92,6 +119,10 @@ absl::Status WorkerConfig::Finish() {
     return InvalidArgument("--preemption is swap and --swap_gib 0; swapping needs host memory");
   }
   compute.threads = static_cast<int>(threads);
+  if (!devices.empty()) {
+    BATON_ASSIGN_OR_RETURN(compute.devices, ParseDevices(devices));
+  }
+  transport.device = compute.devices.front();
   control.heartbeat = FromSeconds(heartbeat_seconds);
   control.suspect_after = FromSeconds(suspect_seconds);
   if (model_name.empty()) {

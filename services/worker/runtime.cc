@@ -50,6 +50,7 @@ absl::StatusOr<std::unique_ptr<WorkerRuntime>> WorkerRuntime::Load(const WorkerC
   ComputeOptions compute = config.compute;
   compute.max_batch = engine.max_batch;
   compute.max_step_tokens = engine.max_step_tokens;
+  compute.max_model_len = runtime->max_model_len;
   BATON_ASSIGN_OR_RETURN(ComputeModel loaded, LoadOnEngine(std::move(model), compute, *runtime->transport,
                                                            LogProgress(log, "loading weights")));
   runtime->layout = loaded.layout;

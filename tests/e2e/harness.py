@@ -310,10 +310,12 @@ class Cluster:
     """A router with prefill and decode workers of one model."""
 
     def __init__(self, model=None, prefill=1, decode=1, worker_flags=(), prefill_flags=(), decode_flags=(),
-                 router_flags=(), transport="ucx", engine_probe=False):
+                 router_flags=(), transport="ucx", engine_probe=False, worker_programs=("", "")):
+        """`worker_programs`: the folder below BATON_BIN_DIR of the prefill workers' program, and of the decode workers'."""
         self.model = model or os.path.join(GOLDEN, "qwen2")
         self.worker_flags = ["--model", self.model, "--kv_gib", "0.02", "--threads", "1", "--transport", transport,
                              "--bandwidth_probe=false", f"--engine_probe={str(engine_probe).lower()}", *worker_flags]
+        self.program_folders = dict(zip(("prefill", "decode"), worker_programs))
         self.prefill_flags, self.decode_flags, self.router_flags = prefill_flags, decode_flags, router_flags
         self.started = []  # every process there ever was, killed and replaced ones too
         self.prefill, self.decode, self.router = [], [], None
@@ -336,7 +338,7 @@ class Cluster:
 
     def start_worker(self, role, port=0, extra=()):
         flags = self.prefill_flags if role == "prefill" else self.decode_flags
-        worker = Process(f"baton-{role}", "--port", str(port), *self.worker_flags, *flags, *extra)
+        worker = Process(os.path.join(self.program_folders[role], f"baton-{role}"), "--port", str(port), *self.worker_flags, *flags, *extra)
         self.started.append(worker)
         return worker
 

@@ -67,7 +67,7 @@ class Dockerfile(unittest.TestCase):
 
     def test_final_images_are_not_root_and_forward_signals(self):
         stages = build_root.stages(DOCKERFILE)
-        for name in ("router", "worker-cpu", "model"):
+        for name in ("router", "worker-cpu", "worker-cuda", "model"):
             chain, stage = [], stages.get(name)
             while stage:
                 chain = stage.steps + chain
@@ -228,10 +228,7 @@ class CommandLines(unittest.TestCase):
             for o in found:
                 container, = o["spec"]["template"]["spec"]["containers"]
                 seen.add(container["args"][0])
-                problems = wrong_flags(container["args"])
-                if name == "cuda.yaml":  # an image with that engine lists it
-                    problems = [p for p in problems if "--engine is cuda" not in p]
-                self.assertEqual([], problems, name)
+                self.assertEqual([], wrong_flags(container["args"]), name)
                 # What the environment would set is on the command line, so that no variable of the cluster can.
                 listened = {a.partition("=")[0] for a in container["args"]}
                 self.assertLessEqual({"--host", "--port", "--metrics_host", "--metrics_port"}, listened)

@@ -167,8 +167,8 @@ class Values(unittest.TestCase):
 
     def test_wrong_types_and_ranges_are_named(self):
         self.refused("router.replicas=many", "replicas", "integer", "string")
-        self.refused("decode.kvGib=0", "kvGib", "0")
         self.refused("tracing.endpoint=collector", "endpoint", "pattern")
+        self.refused("decode.gpuMemoryUtilization=2", "gpuMemoryUtilization", "1")
         self.refused("router.disaggregation=sometimes", "disaggregation", "auto")
         self.refused("models[0].name=Has.Capitals,models[0].image.path=/x", "name", "pattern")
         self.refused("decode.startupSeconds=60", "startupSeconds", "600")
@@ -176,6 +176,8 @@ class Values(unittest.TestCase):
 
     def test_contradictions_are_named_with_their_numbers(self):
         self.refused("models[0].name=a", "a has 0 of image, claim and hub")
+        self.refused("decode.kvGib=0", "decode: kvGib is 0; engine cpu does not size its pool by itself")
+        self.refused("decode.flags.deterministic=true", "decode.flags: deterministic has a value of its own")
         self.refused("models[0].name=a,models[0].image.path=/x,models[0].claim.name=c", "a has 2 of image, claim and hub")
         self.refused("decode.flags.max_batch=3", "decode.flags: max_batch has a value of its own")
         self.refused("router.flags.otlp_endpoint=a:1", "router.flags: otlp_endpoint has a value of its own")

@@ -4,6 +4,7 @@
     "otlp_endpoint" "otlp_tls_ca" "otlp_tls_cert" "otlp_tls_key" -}}
 {{- $routers := concat $own (list "workers" "disaggregation" "worker_tls_cert" "worker_tls_key" "worker_tls_ca" "trace_sample_ratio") -}}
 {{- $workers := concat $own (list "model" "model_name" "engine" "weights" "kv_dtype" "block_size" "threads" "kv_gib" "max_batch"
+    "gpu_memory_utilization" "deterministic"
     "transport" "bind_host" "ucx_tls" "ucx_devices" "control_host" "control_port") -}}
 {{- range $flag, $_ := .Values.router.flags -}}
 {{- if has $flag $routers }}{{ fail (printf "router.flags: %s has a value of its own in this chart" $flag) }}{{ end -}}
@@ -39,6 +40,9 @@
 {{- $set := printf "models: %s: %s" .model.name .role -}}
 {{- range $flag, $_ := .config.flags -}}
 {{- if has $flag $workers }}{{ fail (printf "%s.flags: %s has a value of its own in this chart" $set $flag) }}{{ end -}}
+{{- end -}}
+{{- if and (eq (float64 .config.kvGib) 0.0) (ne $.Values.engine "cuda") -}}
+{{- fail (printf "%s: kvGib is 0; engine %s does not size its pool by itself" $set $.Values.engine) -}}
 {{- end -}}
 {{- $ports := list (int $plane.controlPort) -}}
 {{- range $port := list (int .config.port) (int .config.metricsPort) -}}

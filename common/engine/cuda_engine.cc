@@ -1,0 +1,132 @@
+#include "common/engine/cuda_engine.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/base/status.h"
+#include "common/device/device.h"
+#include "common/engine/cuda_peak.h"
+#include "common/engine/cuda_pool.h"
+#include "common/engine/cuda_runner.h"
+#include "common/engine/cuda_weights.h"
+#include "common/engine/pool_size.h"
+#include "kernels/cuda/gemm.h"
+
+namespace baton {
+namespace {
+
+// What the kernels compute with.
+constexpr DType kFormats[] = {DType::kF32, DType::kBF16, DType::kF16};
+
+// `name`: auto or a format. What a file has in another format becomes f16, as it does in the CPU engine's KV.
+absl::StatusOr<DType> ParseFormat(std::string_view flag, const std::string& name, DType of_model) {
+  for (const DType dtype : kFormats) {
+    if (name == DTypeName(dtype) || (name == "auto" && of_model == dtype)) return dtype;
+  }
+  if (name == "auto") return DType::kF16;
+  return InvalidArgument("%s is %s; engine cuda takes auto, f32, bf16 and f16", flag, name);
+}
+
+// Activations and KV have the weights' format.
+absl::StatusOr<DType> FormatOf(const ComputeOptions& options, DType of_model) {
+  BATON_ASSIGN_OR_RETURN(const DType dtype, ParseFormat("--weights", options.weights, of_model));
+  BATON_ASSIGN_OR_RETURN(const DType kv_dtype, ParseFormat("--kv_dtype", options.kv_dtype, dtype));
+  if (kv_dtype == dtype) return dtype;
+  return InvalidArgument("--kv_dtype is %s and the weights are %s; engine cuda computes with one format",
+                         DTypeName(kv_dtype), DTypeName(dtype));
+}
+
+absl::StatusOr<std::vector<device::DeviceInfo>> OpenAll(const ComputeOptions& options) {
+  std::vector<device::DeviceInfo> devices;
+  for (const int ordinal : options.devices) {
+    BATON_ASSIGN_OR_RETURN(devices.emplace_back(), device::Open(ordinal));
+  }
+  BATON_RETURN_IF_ERROR(device::Use(options.devices.front()));
+  return devices;
+}
+
+// What this process may take of a device.
+double Share(const ComputeOptions& options, const device::DeviceInfo& device) {
+  return options.gpu_memory_utilization * static_cast<double>(device.total_bytes);
+}
+
+// Bytes that --gpu_memory_utilization leaves for KV on each device, where they leave least.
+absl::StatusOr<double> BytesLeft(const ComputeOptions& options, const std::vector<device::DeviceInfo>& at_start,
+                                 uint64_t activations, uint64_t block_bytes) {
+  BATON_ASSIGN_OR_RETURN(const std::vector<device::DeviceInfo> now, OpenAll(options));
+  double least = 0;
+  for (size_t i = 0; i < now.size(); ++i) {
+    const double share = Share(options, now[i]);
+    const double weights = static_cast<double>(at_start[i].free_bytes) - static_cast<double>(now[i].free_bytes);
+    const double left =
+        std::min(share - weights, static_cast<double>(now[i].free_bytes)) - static_cast<double>(activations);
+    if (left < kMinPoolBlocks * static_cast<double>(block_bytes)) {
+      return ResourceExhausted(
+          "--gpu_memory_utilization %g of device %d's %.3f GiB, %.3f GiB of which are free, is %.3f GiB; weights take "
+          "%.3f GiB, activations %.3f GiB, which leaves %.3f GiB for KV, and a pool takes %d blocks of %d bytes",
+          options.gpu_memory_utilization, options.devices[i], static_cast<double>(now[i].total_bytes) / kGiB,
+          static_cast<double>(at_start[i].free_bytes) / kGiB, share / kGiB, weights / kGiB,
+          static_cast<double>(activations) / kGiB, left / kGiB, kMinPoolBlocks, block_bytes);
+    }
+    least = i == 0 ? left : std::min(least, left);
+  }
+  return least;
+}
+
+}  // namespace
+
+absl::Status CheckCudaEngine(const ComputeOptions& options) {
+  BATON_RETURN_IF_ERROR(FormatOf(options, DType::kBF16).status());
+  BATON_RETURN_IF_ERROR(OpenAll(options).status());
+  if (!cuda::Gemm::LibraryFound()) return FailedPrecondition("cuBLASLt's shared library was not found");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ComputeModel> LoadOnCuda(std::shared_ptr<const model::Model> model, const ComputeOptions& options,
+                                        KvTransport& transport, const WeightsProgress& progress) {
+  BATON_ASSIGN_OR_RETURN(const DType dtype, FormatOf(options, model->config.dtype));
+  BATON_ASSIGN_OR_RETURN(const std::vector<device::DeviceInfo> devices, OpenAll(options));
+  ComputeModel loaded;
+  loaded.device = devices.front().name;
+  loaded.weights_format = DTypeName(dtype);
+  if (options.probe) {
+    BATON_ASSIGN_OR_RETURN(loaded.peak, ProbeCudaPeak(dtype));
+  }
+
+  // Tables of positions, and room for attention over them, no longer than what is served.
+  model::Model served = *std::exchange(model, nullptr);
+  served.config.max_length = options.max_model_len;
+  BATON_ASSIGN_OR_RETURN(const std::vector<std::shared_ptr<const CudaWeights>> shards,
+                         LoadCudaShards(served, dtype, options.devices, progress));
+  for (const auto& shard : shards) loaded.weights_bytes += shard->matrix_bytes;
+  loaded.layout = {.dtype = dtype,
+                   .layers = served.config.layers,
+                   .kv_heads = served.config.kv_heads,
+                   .head_dim = served.config.head_dim,
+                   .block_size = options.block_size,
+                   .key_order = KeyOrder::kBySlot};
+  CudaRunnerOptions runner;
+  runner.max_batch = options.max_batch;
+  runner.max_step_tokens = options.max_step_tokens;
+  runner.graphs = options.cuda_graphs;
+  runner.deterministic = options.deterministic;
+  BATON_ASSIGN_OR_RETURN(runner.swap_blocks, SwapBlocks(options.swap_gib, loaded.layout));
+  loaded.activation_bytes = CudaRunner::ActivationBytes(shards.front(), loaded.layout, runner);
+
+  double bytes = options.kv_gib.value_or(0) * kGiB;
+  if (bytes == 0) {
+    BATON_ASSIGN_OR_RETURN(const double left, BytesLeft(options, devices, loaded.activation_bytes,
+                                                        loaded.layout.BytesPerBlock() / shards.size()));
+    bytes = left * static_cast<double>(shards.size());
+  }
+  BATON_ASSIGN_OR_RETURN(const uint32_t blocks, PoolBlocks(bytes, loaded.layout));
+  BATON_ASSIGN_OR_RETURN(std::unique_ptr<CudaPool> pool, CudaPool::Create(loaded.layout, blocks, options.devices));
+  BATON_RETURN_IF_ERROR(transport.UsePool(pool.get()));
+  BATON_ASSIGN_OR_RETURN(loaded.runner, CudaRunner::Create(shards, *pool, runner));
+  loaded.memory = std::move(pool);
+  return loaded;
+}
+
+}  // namespace baton

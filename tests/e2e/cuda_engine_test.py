@@ -1,0 +1,109 @@
+"""--engine=cuda in a worker's process. The workers are the real programs, linked to a
+CUDA and an NCCL that run on the host (tests/fakes); nothing here has run on a GPU."""
+
+import os
+import subprocess
+import unittest
+
+from harness import BIN, DEMO, Cluster, Process
+
+STAND_IN = "stand_in"
+# Every step of the stand-in is slow: small pools, few choices, short answers.
+FLAGS = ["--engine=cuda"]
+BLOCK = 24576  # bytes, of the demo model at 16 bit
+SAMPLED = {"max_tokens": 12, "temperature": 0.9, "top_p": 0.95, "top_k": 40, "seed": 11, "ignore_eos": True}
+PROMPT = [3 + (k * 7) % 900 for k in range(50)]
+
+
+def on_cuda(*flags, **arguments):
+    return Cluster(model=DEMO, worker_flags=[*FLAGS, *flags], worker_programs=(STAND_IN, STAND_IN), **arguments)
+
+
+def decode_alone(*flags, **arguments):
+    return on_cuda(*flags, prefill=0, transport="local", router_flags=["--disaggregation=never"], **arguments)
+
+
+def tokens(response):
+    return [list(choice.token_ids) for choice in response.choices]
+
+
+class Deterministic(unittest.TestCase):
+    """I6 for token ids: however a request is served, and beside whom."""
+
+    def test_without_graphs_and_with_them(self):
+        outcomes = []
+        for graphs in ("true", "false"):
+            with decode_alone("--deterministic=true", f"--cuda_graphs={graphs}") as cluster:
+                outcomes.append(tokens(cluster.generate(PROMPT[:20], n=2, **SAMPLED)))
+        self.assertEqual(*outcomes)
+
+
+class Blocks(unittest.TestCase):
+    def test_a_pool_too_small_swaps_to_pinned_memory_and_says_the_same(self):
+        # Four choices of a 40-token prompt share 2 full blocks and need 3 more each in the end: 14 in all, of 10.
+        sampling = dict(SAMPLED, n=4, max_tokens=40)
+        deterministic = ["--deterministic=true"]
+        with decode_alone(*deterministic) as roomy:
+            expected = tokens(roomy.generate(PROMPT[:40], **sampling))
+        gib = BLOCK / 2**30
+        swap = ["--kv_gib", str(10 * gib + 1e-9), "--preemption=swap", "--swap_gib", str(24 * gib + 1e-9)]
+        with decode_alone(*deterministic, *swap) as tight:
+            self.assertEqual(tokens(tight.generate(PROMPT[:40], **sampling)), expected)
+            metrics = tight.decode[0].metrics()
+            self.assertGreater(metrics['baton_preemptions_total{kind="swap"}'], 0)
+            self.assertGreater(metrics['baton_swapped_blocks_total{direction="in"}'], 0)
+            tight.assert_idle()
+
+
+class AtStart(unittest.TestCase):
+    def failure(self, program, *flags, env=None):
+        process = Process(program, "--model", DEMO, "--port=0", *flags, env=env)
+        self.assertNotEqual(process.popen.wait(60), 0)
+        return process.wait_log("cannot start")["error"]
+
+    def cuda_failure(self, *flags, env=None):
+        return self.failure(os.path.join(STAND_IN, "baton-decode"), "--engine=cuda", *flags, env=env)
+
+    def test_the_pool_is_what_weights_and_activations_leave(self):
+        with decode_alone("--kv_gib=0", "--gpu_memory_utilization=0.5", engine_probe=True) as cluster:
+            loaded = cluster.decode[0].wait_log("model loaded")
+            self.assertEqual(loaded["engine"], "cuda")
+            budget = 0.5 * 2**30 - loaded["activation_bytes"] - loaded["weights_bytes"]  # of a device of 1 GiB
+            self.assertLess(loaded["kv_pool_gib"] * 2**30, budget)
+            self.assertGreater(loaded["kv_pool_gib"] * 2**30, 0.9 * budget)  # vectors and the rope's table are not counted
+            self.assertEqual(loaded["kv_blocks"], loaded["kv_pool_gib"] * 2**30 / BLOCK)
+            self.assertAlmostEqual(loaded["concurrency_at_max_model_len"], loaded["kv_blocks"] * 16 / 2048)
+            self.assertGreater(loaded["peak_flops_per_second"], 0)
+            self.assertGreater(loaded["peak_bytes_per_second"], 0)
+
+    def test_nothing_left_for_kv_is_said_with_the_numbers(self):
+        error = self.cuda_failure("--gpu_memory_utilization=0.01")
+        for part in ("--gpu_memory_utilization 0.01", "1.000 GiB", "0.010 GiB", "weights take", "activations", "blocks"):
+            self.assertIn(part, error)
+
+    def test_no_device_and_too_few(self):
+        self.assertIn("no CUDA device", self.cuda_failure(env={"BATON_STAND_IN_DEVICES": "0"}))
+        self.assertIn("CUDA device 3; there are 1", self.cuda_failure("--device=3"))
+
+    def test_formats_that_the_engine_does_not_take_are_named(self):
+        self.assertIn("--weights is int4", self.cuda_failure("--weights=int4"))
+        self.assertIn("--kv_dtype is int8", self.cuda_failure("--kv_dtype=int8"))
+        self.assertIn("--kv_dtype is f16", self.cuda_failure("--kv_dtype=f16", "--weights=bf16"))
+
+    @unittest.skipIf(os.path.exists("/dev/nvidiactl"), "there is a GPU")
+    def test_the_programs_themselves_need_a_device(self):
+        """What is installed: without CUDA in the build, or without a GPU on the machine, it says so and ends."""
+        for program in ("baton-prefill", "baton-decode"):
+            with self.subTest(program):
+                error = self.failure(program, "--engine=cuda")
+                self.assertRegex(error, "no CUDA device|this build is without engine cuda")
+
+    def test_the_programs_need_no_library_of_nvidia_to_start(self):
+        for program in ("baton-prefill", "baton-decode"):
+            needed = subprocess.run(["readelf", "-d", os.path.join(BIN, program)], check=True, capture_output=True, text=True).stdout
+            self.assertIn("libgrpc++", needed)
+            self.assertNotRegex(needed, r"NEEDED.*lib(cuda|cublas|nccl|nv)")
+
+
+if __name__ == "__main__":
+    unittest.main()
