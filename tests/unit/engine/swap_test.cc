@@ -114,6 +114,25 @@ void AwaitSwapOut(EngineHarness* engine) {
   ASSERT_GT(engine->loop.load().swap_slots_used, 0u);
 }
 
+//   | 16 | 16 | .. | 9 ..|   the last block is begun when an older sequence wants one
+TEST(Swap, ABlockThatIsPartlyFilledGoesOutAndComesBackWithTheOthers) {
+  HarnessOptions options = Options(11, 16);
+  options.scheduler.prefix_cache = false;
+  EngineHarness engine(options);
+  const Client older = Submit(&engine, 1, 112), later = Submit(&engine, 2, 100, 1, 23);
+  AwaitSwapOut(&engine);
+  // The last token's own key and value are computed with the next step.
+  const uint64_t computed = 23 + later.sink->ids(0).size() - 1;
+  ASSERT_NE(computed % 16, 0u) << "the case is not the one that is meant";
+  EXPECT_EQ(engine.loop.load().swap_slots_used, (computed + 15) / 16);
+  ASSERT_TRUE(engine.RunUntilIdle());
+  EXPECT_EQ(engine.loop.load().swapped_in_blocks, engine.loop.load().swapped_out_blocks);
+  EXPECT_EQ(engine.runner.positions_run(), 16u + 111 + 23 + 99) << "nothing is computed again";
+  older.ExpectTokensOfRunningAlone();
+  later.ExpectTokensOfRunningAlone();
+  ExpectAllIsBack(engine);
+}
+
 TEST(Swap, CancelledWhileSwappedOutGivesItsSlotsBack) {
   EngineHarness engine(Options(12, 16));
   const Client older = Submit(&engine, 1, 112), later = Submit(&engine, 2, 112);
