@@ -200,7 +200,9 @@ def run_command(folder, user, binds, shm, arguments, env=()):
     return script
 
 
-def main():
+def parse(words):
+    """The command line; `arguments` is what stands behind "--", flags included."""
+    mark = words.index("--") if "--" in words else len(words)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     build = commands.add_parser("build")
@@ -213,8 +215,13 @@ def main():
     run.add_argument("--user", help="UID:GID; default: the image's")
     run.add_argument("--bind", action="append", default=[])
     run.add_argument("--shm", default="1g")
-    run.add_argument("arguments", nargs="*")
-    options = parser.parse_args()
+    options = parser.parse_args(words[:mark])
+    options.arguments = words[mark + 1:]
+    return options
+
+
+def main():
+    options = parse(sys.argv[1:])
     if os.geteuid() != 0:
         sys.exit("build_root.py: needs root, for chroot and mounts")
     if options.command == "build":

@@ -59,6 +59,12 @@ class Dockerfile(unittest.TestCase):
             for word, _ in stage.steps:
                 self.assertTrue(hasattr(build_root.Builder, "do_" + word.lower()), f"{stage.name}: {word}")
 
+    def test_a_built_folder_is_given_a_program_with_flags_of_its_own(self):
+        options = build_root.parse(["run", "images/router", "--user", "7:0", "--", "baton-router", "--workers", "a:1", "--", "x"])
+        self.assertEqual((options.folder, options.user), ("images/router", "7:0"))
+        self.assertEqual(options.arguments, ["baton-router", "--workers", "a:1", "--", "x"])
+        self.assertEqual(build_root.parse(["run", "images/router"]).arguments, [])
+
     def test_bases_are_pinned_by_digest(self):
         stages = build_root.stages(DOCKERFILE)
         for stage in stages.values():
