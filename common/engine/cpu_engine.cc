@@ -71,7 +71,12 @@ absl::StatusOr<double> PoolBytes(const ComputeOptions& options, uint64_t activat
 
 }  // namespace
 
-absl::Status CheckCpuEngine(const ComputeOptions& options) { return ParseWeightsFormat(options.weights).status(); }
+absl::Status CheckCpuEngine(const ComputeOptions& options) {
+  if (options.kv_dtype == DTypeName(DType::kF8)) {
+    return InvalidArgument("--kv_dtype is fp8; engine cpu takes auto, f32, bf16, f16 and int8");
+  }
+  return ParseWeightsFormat(options.weights).status();
+}
 
 absl::StatusOr<ComputeModel> LoadOnCpu(std::shared_ptr<const model::Model> model, const ComputeOptions& options,
                                        KvTransport& transport, const WeightsProgress& progress) {

@@ -20,22 +20,29 @@ namespace {
 // What the kernels compute with.
 constexpr DType kFormats[] = {DType::kF32, DType::kBF16, DType::kF16};
 
-// `name`: auto or a format. What a file has in another format becomes f16, as it does in the CPU engine's KV.
-absl::StatusOr<DType> ParseFormat(std::string_view flag, const std::string& name, DType of_model) {
-  for (const DType dtype : kFormats) {
-    if (name == DTypeName(dtype) || (name == "auto" && of_model == dtype)) return dtype;
-  }
-  if (name == "auto") return DType::kF16;
-  return InvalidArgument("%s is %s; engine cuda takes auto, f32, bf16 and f16", flag, name);
-}
+struct Formats {
+  DType weights, kv;
+};
 
-// Activations and KV have the weights' format.
-absl::StatusOr<DType> FormatOf(const ComputeOptions& options, DType of_model) {
-  BATON_ASSIGN_OR_RETURN(const DType dtype, ParseFormat("--weights", options.weights, of_model));
-  BATON_ASSIGN_OR_RETURN(const DType kv_dtype, ParseFormat("--kv_dtype", options.kv_dtype, dtype));
-  if (kv_dtype == dtype) return dtype;
-  return InvalidArgument("--kv_dtype is %s and the weights are %s; engine cuda computes with one format",
-                         DTypeName(kv_dtype), DTypeName(dtype));
+// auto: the file's own format; what it has in another one becomes f16, as it does in the CPU engine's KV.
+absl::StatusOr<Formats> FormatsOf(const ComputeOptions& options, DType of_model) {
+  DType weights = DType::kF16;
+  bool taken = options.weights == "auto";
+  for (const DType dtype : kFormats) {
+    if (options.weights == DTypeName(dtype) || (options.weights == "auto" && of_model == dtype)) {
+      weights = dtype;
+      taken = true;
+    }
+  }
+  if (!taken) return InvalidArgument("--weights is %s; engine cuda takes auto, f32, bf16 and f16", options.weights);
+  if (options.kv_dtype == "auto") return Formats{weights, weights};
+  for (const DType kv : {DType::kF32, DType::kBF16, DType::kF16, DType::kF8}) {
+    if (options.kv_dtype == DTypeName(kv) && CudaStoresKv(kv, weights)) return Formats{weights, kv};
+  }
+  return InvalidArgument(
+      "--kv_dtype is %s and the weights are %s; engine cuda keeps KV in the weights' format or, of bf16 and f16, as "
+      "fp8",
+      options.kv_dtype, DTypeName(weights));
 }
 
 absl::StatusOr<std::vector<device::DeviceInfo>> OpenAll(const ComputeOptions& options) {
@@ -78,7 +85,7 @@ absl::StatusOr<double> BytesLeft(const ComputeOptions& options, const std::vecto
 }  // namespace
 
 absl::Status CheckCudaEngine(const ComputeOptions& options) {
-  BATON_RETURN_IF_ERROR(FormatOf(options, DType::kBF16).status());
+  BATON_RETURN_IF_ERROR(FormatsOf(options, DType::kBF16).status());
   BATON_RETURN_IF_ERROR(OpenAll(options).status());
   if (!cuda::Gemm::LibraryFound()) return FailedPrecondition("cuBLASLt's shared library was not found");
   return absl::OkStatus();
@@ -86,7 +93,8 @@ absl::Status CheckCudaEngine(const ComputeOptions& options) {
 
 absl::StatusOr<ComputeModel> LoadOnCuda(std::shared_ptr<const model::Model> model, const ComputeOptions& options,
                                         KvTransport& transport, const WeightsProgress& progress) {
-  BATON_ASSIGN_OR_RETURN(const DType dtype, FormatOf(options, model->config.dtype));
+  BATON_ASSIGN_OR_RETURN(const Formats formats, FormatsOf(options, model->config.dtype));
+  const DType dtype = formats.weights;
   BATON_ASSIGN_OR_RETURN(const std::vector<device::DeviceInfo> devices, OpenAll(options));
   ComputeModel loaded;
   loaded.device = devices.front().name;
@@ -101,7 +109,7 @@ absl::StatusOr<ComputeModel> LoadOnCuda(std::shared_ptr<const model::Model> mode
   BATON_ASSIGN_OR_RETURN(const std::vector<std::shared_ptr<const CudaWeights>> shards,
                          LoadCudaShards(served, dtype, options.devices, progress));
   for (const auto& shard : shards) loaded.weights_bytes += shard->matrix_bytes;
-  loaded.layout = {.dtype = dtype,
+  loaded.layout = {.dtype = formats.kv,
                    .layers = served.config.layers,
                    .kv_heads = served.config.kv_heads,
                    .head_dim = served.config.head_dim,

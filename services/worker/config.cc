@@ -38,9 +38,9 @@ void WorkerConfig::AddTo(Flags& flags) {
   flags.AddChoice("engine", &compute.engine, EngineNames(), "What computes, and in whose memory.");
   flags.AddChoice("weights", &compute.weights, {"auto", "f32", "bf16", "f16", "int8", "int4"},
                   "How matrices are kept in memory; engine cuda takes auto, f32, bf16 and f16.");
-  flags.AddChoice("kv_dtype", &compute.kv_dtype, {"auto", "f32", "bf16", "f16", "int8"},
+  flags.AddChoice("kv_dtype", &compute.kv_dtype, {"auto", "f32", "bf16", "f16", "int8", "fp8"},
                   "KV cache format; auto: the weights' own 16-bit format, f32 for f32 files, f16 for quantised ones. "
-                  "Engine cuda keeps KV in the format of --weights.");
+                  "Engine cpu takes no fp8; engine cuda takes the weights' own and, of 16-bit ones, fp8.");
   flags.Add("threads", &threads, "Threads of the CPU engine; 0: one for each core this process may use.", 0, 1024);
   flags.Add("device", &devices, "Engine cuda: ordinal of its CUDA device; default: 0.");
   flags.Add("gpu_memory_utilization", &compute.gpu_memory_utilization,

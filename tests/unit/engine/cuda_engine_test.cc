@@ -112,7 +112,7 @@ TEST_F(CudaEngine, FormatsAndDevicesAreCheckedBeforeAModelIsRead) {
   EXPECT_THAT(Failure(options), HasSubstr("--weights is int8; engine cuda takes auto, f32, bf16 and f16"));
   options = Options();
   options.kv_dtype = "int8";
-  EXPECT_THAT(Failure(options), HasSubstr("--kv_dtype is int8"));
+  EXPECT_THAT(Failure(options), HasSubstr("--kv_dtype is int8 and the weights are bf16"));
   options = Options();
   options.devices = {2};
   EXPECT_THAT(Failure(options), HasSubstr("CUDA device 2; there are 2"));
@@ -120,7 +120,7 @@ TEST_F(CudaEngine, FormatsAndDevicesAreCheckedBeforeAModelIsRead) {
   EXPECT_THAT(Failure(Options()), HasSubstr("no CUDA device"));
 }
 
-TEST_F(CudaEngine, KvHasTheFormatOfTheWeights) {
+TEST_F(CudaEngine, KvHasTheFormatOfTheWeightsOrHalfOfIt) {
   ComputeOptions options = Options();
   options.weights = "f16";
   options.kv_gib = 0.001;
@@ -128,9 +128,14 @@ TEST_F(CudaEngine, KvHasTheFormatOfTheWeights) {
   ASSERT_TRUE(loaded.ok()) << loaded.status().message();
   EXPECT_EQ(loaded->layout.dtype, DType::kF16);
   EXPECT_EQ(loaded->weights_format, "f16");
+  options.kv_dtype = "fp8";
+  const auto transport = MakeLocalTransport(std::make_shared<LocalNetwork>(), false);
+  const auto halved = LoadOnCuda(model_, options, *transport, nullptr);
+  ASSERT_TRUE(halved.ok()) << halved.status().message();
+  EXPECT_LT(halved->layout.BytesPerBlock(), loaded->layout.BytesPerBlock());
   options.kv_dtype = "bf16";
   EXPECT_THAT(std::string(Load(options).status().message()),
-              HasSubstr("--kv_dtype is bf16 and the weights are f16; engine cuda computes with one format"));
+              HasSubstr("--kv_dtype is bf16 and the weights are f16; engine cuda keeps KV in the weights' format"));
 }
 
 }  // namespace
