@@ -41,6 +41,7 @@ class CudaPool final : public PoolMemory {
   const KvLayout& layout() const override { return layout_; }
   uint32_t blocks() const override { return blocks_; }
   std::span<std::byte> host() const override { return {}; }
+  std::span<std::byte> device() const override { return ranks() == 1 ? rank_memory(0) : std::span<std::byte>(); }
   absl::Status Checksums(std::span<const BlockId> ids, KeyOrder order, StepOrder steps,
                          std::span<uint64_t> checksums) override;
   absl::Status Zero(std::span<const BlockId> ids, uint32_t used, StepOrder steps) override;

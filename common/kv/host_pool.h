@@ -17,6 +17,7 @@ class HostPool final : public PoolMemory {
   const KvLayout& layout() const override { return layout_; }
   uint32_t blocks() const override { return blocks_; }
   std::span<std::byte> host() const override { return memory_; }
+  std::span<std::byte> device() const override { return {}; }
   absl::Status Checksums(std::span<const BlockId> ids, KeyOrder order, StepOrder steps,
                          std::span<uint64_t> checksums) override;
   absl::Status Zero(std::span<const BlockId> ids, uint32_t used, StepOrder steps) override;

@@ -72,6 +72,8 @@ class PoolMemory {
 
   // All of it, where it is memory of this process; else empty.
   virtual std::span<std::byte> host() const = 0;
+  // All of it, where it is one allocation of one device: a network card may reach it there. Else empty.
+  virtual std::span<std::byte> device() const = 0;
 
   // checksums[i] = Checksum (common/base/hash.h) of block ids[i] with its keys in `order`. OUT_OF_RANGE for a block
   // that is not there.

@@ -10,6 +10,7 @@
 #include "common/base/hash.h"
 #include "common/transport/kv_transport.h"
 #include "tests/contract/child_process.h"
+#include "tests/contract/contract_pool.h"
 #include "tests/contract/control_recorder.h"
 #include "tests/contract/test_gate.h"
 #include "tests/contract/transport_modes.h"
@@ -35,10 +36,12 @@ class KvTransportPeer : public ::testing::TestWithParam<TransportMode> {
     transport_ = *MakeTransport(GetParam().Options());
     transport_->SetWriteGate(&gate_);
     gate_.Open(kStamp.lease);
-    pool_ = *transport_->AllocatePool(kPoolBytes);
+    pool_ = *ContractPool::Make(GetParam(), *transport_, kPoolBytes);
   }
   void FillPool() {
-    for (uint64_t i = 0; i < kPoolBytes; ++i) pool_[i] = static_cast<std::byte>(i * 131 >> 8 ^ i);
+    std::vector<std::byte> bytes(kPoolBytes);
+    for (uint64_t i = 0; i < kPoolBytes; ++i) bytes[i] = static_cast<std::byte>(i * 131 >> 8 ^ i);
+    pool_.Write(0, bytes);
   }
   static Target StartTarget() {
     Target target;
@@ -49,13 +52,13 @@ class KvTransportPeer : public ::testing::TestWithParam<TransportMode> {
     return target;
   }
   std::unique_ptr<KvSession> Connect(const Target& target) {
-    auto session = transport_->Connect(target.descriptor);
+    auto session = transport_->Connect(target.descriptor, pool_.source());
     EXPECT_TRUE(session.ok()) << session.status();
     return *std::move(session);
   }
-  PutRun Everything() const { return {pool_.data(), 0, kPoolBytes}; }
+  PutRun Everything() const { return pool_.Run(0, 0, kPoolBytes); }
   bool HasEverything(Target& target) const {
-    return target.process->Ask("checksum 0 " + std::to_string(kPoolBytes)) == std::to_string(Checksum(pool_));
+    return target.process->Ask("checksum 0 " + std::to_string(kPoolBytes)) == std::to_string(Checksum(pool_.Read()));
   }
   // Puts and flushes without end until a call says that the session is over.
   absl::Status WriteUntilTheEnd(KvSession& session) {
@@ -73,8 +76,8 @@ class KvTransportPeer : public ::testing::TestWithParam<TransportMode> {
 
   TestGate gate_;
   Recorder<absl::Status> flushes_;
+  ContractPool pool_;  // outlives the transport
   std::unique_ptr<KvTransport> transport_;
-  std::span<std::byte> pool_;
 };
 
 TEST_P(KvTransportPeer, PutsArriveInAnotherProcess) {
@@ -187,8 +190,9 @@ TEST_P(KvTransportPeer, WriterKilledMidTransferLeavesTheTargetServing) {
   }
   // What was sent before the kill may still be arriving.
   gate_.Close(kStamp.lease);
+  const std::vector<std::byte> bytes = pool_.Read();
   for (uint64_t i = 0; i < kPoolBytes; ++i) {
-    ASSERT_EQ(pool_[i], i < kWriterBytes ? std::byte{1} : std::byte{0}) << i;
+    ASSERT_EQ(bytes[i], i < kWriterBytes ? std::byte{1} : std::byte{0}) << i;
   }
 }
 

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "common/base/status.h"
+#include "tests/contract/contract_pool.h"
 #include "tests/contract/control_recorder.h"
 #include "tests/contract/test_gate.h"
 #include "tests/contract/transport_modes.h"
@@ -24,8 +25,8 @@ constexpr WriteStamp kStamp{LeaseId{1}, 1};
 class KvTransportContract : public ::testing::TestWithParam<TransportMode> {
  protected:
   struct End {
+    ContractPool pool;  // outlives the transport
     std::unique_ptr<KvTransport> transport;
-    std::span<std::byte> pool;
     std::string descriptor;
   };
 
@@ -36,8 +37,9 @@ class KvTransportContract : public ::testing::TestWithParam<TransportMode> {
     std::mt19937_64 random(7);
     for (uint64_t i = 0; i < kPoolBytes; i += 8) {
       const uint64_t value = random() | 1;
-      std::memcpy(writer_.pool.data() + i, &value, 8);
+      std::memcpy(sources_.data() + i, &value, 8);
     }
+    writer_.pool.Write(0, sources_);
   }
 
   End MakeEnd(WriteGate* gate) {
@@ -46,14 +48,17 @@ class KvTransportContract : public ::testing::TestWithParam<TransportMode> {
     EXPECT_TRUE(transport.ok()) << transport.status();
     end.transport = *std::move(transport);
     if (gate != nullptr) end.transport->SetWriteGate(gate);
-    auto pool = end.transport->AllocatePool(kPoolBytes);
+    auto pool = ContractPool::Make(GetParam(), *end.transport, kPoolBytes);
     EXPECT_TRUE(pool.ok()) << pool.status();
-    end.pool = *pool;
+    end.pool = *std::move(pool);
     end.descriptor = *end.transport->Describe();
     return end;
   }
+  absl::StatusOr<std::unique_ptr<KvSession>> ConnectTo(const End& target) {
+    return writer_.transport->Connect(target.descriptor, writer_.pool.source());
+  }
   std::unique_ptr<KvSession> Connect() {
-    auto session = writer_.transport->Connect(target_.descriptor);
+    auto session = ConnectTo(target_);
     EXPECT_TRUE(session.ok()) << session.status();
     return *std::move(session);
   }
@@ -67,45 +72,56 @@ class KvTransportContract : public ::testing::TestWithParam<TransportMode> {
     return done.values()[0];
   }
   PutRun Run(uint64_t source_offset, uint64_t target_offset, uint64_t bytes) const {
-    return {writer_.pool.data() + source_offset, target_offset, bytes};
+    return writer_.pool.Run(source_offset, target_offset, bytes);
+  }
+  // What the writer's pool holds for the run.
+  std::span<const std::byte> Source(const PutRun& run) const {
+    const uint64_t offset = run.source == nullptr ? run.source_offset : run.source - writer_.pool.host().data();
+    return std::span(sources_).subspan(offset, run.bytes);
+  }
+  void ChangeSource(const PutRun& run, int value) {
+    const std::span<const std::byte> source = Source(run);
+    std::memset(const_cast<std::byte*>(source.data()), value, source.size());
+    writer_.pool.Write(source.data() - sources_.data(), source);
   }
   // Messages through shared memory order what is read here between the target's writes. ThreadSanitizer cannot see
   // that; it does see the gate's lock.
-  template <typename Read>
-  bool WithTargetPool(Read read) const {
+  std::vector<std::byte> ReadTarget(uint64_t offset, uint64_t bytes) const {
     gate_.in_progress();
-    const bool result = read(std::span<const std::byte>(target_.pool));
+    std::vector<std::byte> read = target_.pool.Read(offset, bytes);
     gate_.in_progress();
-    return result;
+    return read;
   }
   bool Arrived(const PutRun& run) const {
-    return WithTargetPool([&](std::span<const std::byte> pool) {
-      return std::memcmp(pool.data() + run.target_offset, run.source, run.bytes) == 0;
-    });
+    return std::ranges::equal(ReadTarget(run.target_offset, run.bytes), Source(run));
   }
   // True when nothing but `runs` was written into the (zero) target.
   bool NothingElseWritten(const std::vector<PutRun>& runs) const {
     std::vector<bool> covered(kPoolBytes);
     for (const PutRun& run : runs)
       std::fill_n(covered.begin() + static_cast<ptrdiff_t>(run.target_offset), run.bytes, true);
-    return WithTargetPool([&](std::span<const std::byte> pool) {
-      for (uint64_t i = 0; i < kPoolBytes; ++i) {
-        if (!covered[i] && pool[i] != std::byte{0}) return false;
-      }
-      return true;
-    });
+    const std::vector<std::byte> pool = ReadTarget(0, kPoolBytes);
+    for (uint64_t i = 0; i < kPoolBytes; ++i) {
+      if (!covered[i] && pool[i] != std::byte{0}) return false;
+    }
+    return true;
   }
 
   const std::shared_ptr<LocalNetwork> network_ = std::make_shared<LocalNetwork>();
   mutable TestGate gate_;
+  std::vector<std::byte> sources_ = std::vector<std::byte>(kPoolBytes);
   End target_, writer_;
 };
 
 TEST_P(KvTransportContract, PoolIsZeroedAlignedAndAllocatedOnce) {
-  EXPECT_EQ(target_.pool.size(), kPoolBytes);
-  EXPECT_EQ(reinterpret_cast<uintptr_t>(target_.pool.data()) % 4096, 0u);
   EXPECT_TRUE(NothingElseWritten({}));
   EXPECT_EQ(target_.transport->AllocatePool(kPoolBytes).status().code(), absl::StatusCode::kFailedPrecondition);
+  if (GetParam().devices > 0) {
+    EXPECT_EQ(target_.transport->UsePool(target_.pool.device()).code(), absl::StatusCode::kFailedPrecondition);
+  } else {
+    EXPECT_EQ(target_.pool.host().size(), kPoolBytes);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(target_.pool.host().data()) % 4096, 0u);
+  }
   EXPECT_EQ(target_.transport->capabilities().one_sided, !GetParam().refusable);
   EXPECT_EQ(target_.transport->name(), GetParam().transport);
 }
@@ -167,6 +183,10 @@ TEST_P(KvTransportContract, RunOutsideThePoolIsRefusedWithNothingWritten) {
     const std::vector<PutRun> runs = {Run(0, 0, kBlock), bad};
     EXPECT_EQ(session->Put(kStamp, runs).code(), absl::StatusCode::kOutOfRange);
   }
+  if (GetParam().devices > 0) {
+    const PutRun beyond{nullptr, 0, 11, kPoolBytes - 10};
+    EXPECT_EQ(session->Put(kStamp, {&beyond, 1}).code(), absl::StatusCode::kOutOfRange);
+  }
   EXPECT_TRUE(Flush(*session).ok()) << "a refused call does not end the session";
   EXPECT_TRUE(NothingElseWritten({}));
 }
@@ -175,7 +195,7 @@ TEST_P(KvTransportContract, SourceMayChangeAfterTheFlush) {
   auto session = Connect();
   const PutRun run = Run(0, 0, 1 << 20);
   for (int round = 1; round <= 5; ++round) {
-    std::memset(const_cast<std::byte*>(run.source), round, run.bytes);
+    ChangeSource(run, round);
     ASSERT_TRUE(session->Put(kStamp, {&run, 1}).ok());
     ASSERT_TRUE(Flush(*session).ok());
     ASSERT_TRUE(Arrived(run));
@@ -208,7 +228,7 @@ TEST_P(KvTransportContract, ManySessionsFromManyThreads) {
   std::atomic<int> failures{0};
   for (uint64_t t = 0; t < 8; ++t) {
     threads.emplace_back([&, t] {
-      auto session = writer_.transport->Connect(target_.descriptor);
+      auto session = ConnectTo(target_);
       if (!session.ok()) {
         ++failures;
         return;
@@ -257,7 +277,7 @@ TEST_P(KvTransportContract, TargetsDestructionEndsItsSessions) {
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
   EXPECT_EQ(Flush(*session).code(), absl::StatusCode::kUnavailable);
   session.reset();
-  EXPECT_EQ(writer_.transport->Connect(target_.descriptor).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(ConnectTo(target_).status().code(), absl::StatusCode::kUnavailable);
 }
 
 TEST_P(KvTransportContract, ForeignOrDamagedDescriptorsAreInvalid) {
@@ -293,11 +313,11 @@ TEST_P(KvTransportContract, GateRefusesWritesOfALeaseThatIsOver) {
 TEST_P(KvTransportContract, WithoutAGateNothingRefusableIsAdmitted) {
   if (!GetParam().refusable) GTEST_SKIP() << "one-sided puts cannot be refused";
   const End gateless = MakeEnd(nullptr);
-  auto session = *writer_.transport->Connect(gateless.descriptor);
+  auto session = *ConnectTo(gateless);
   const PutRun run = Run(0, 0, kBlock);
   ASSERT_TRUE(session->Put(kStamp, {&run, 1}).ok());
   ASSERT_TRUE(Flush(*session).ok());
-  EXPECT_TRUE(std::ranges::all_of(gateless.pool, [](std::byte byte) { return byte == std::byte{0}; }));
+  EXPECT_TRUE(std::ranges::all_of(gateless.pool.Read(), [](std::byte byte) { return byte == std::byte{0}; }));
 }
 
 // Holds every write until it is released.
@@ -323,7 +343,7 @@ TEST_P(KvTransportContract, SlowTargetHoldsUpFlushesButNoCaller) {
   if (!GetParam().refusable) GTEST_SKIP() << "one-sided puts do not need the target";
   SlowGate slow;
   const End target = MakeEnd(&slow);
-  auto session = *writer_.transport->Connect(target.descriptor);
+  auto session = *ConnectTo(target);
   const PutRun run = Run(0, 0, kPoolBytes);
   Recorder<absl::Status> done;
   for (int i = 0; i < 8; ++i) ASSERT_TRUE(session->Put(kStamp, {&run, 1}).ok());
@@ -333,7 +353,7 @@ TEST_P(KvTransportContract, SlowTargetHoldsUpFlushesButNoCaller) {
   ASSERT_TRUE(done.WaitForCount(1));
   EXPECT_TRUE(done.values()[0].ok());
   slow.Release();  // its lock orders what follows after the writes
-  EXPECT_EQ(std::memcmp(target.pool.data(), run.source, run.bytes), 0);
+  EXPECT_TRUE(std::ranges::equal(target.pool.Read(), Source(run)));
 }
 
 TEST_P(KvTransportContract, BandwidthProbeLeavesThePoolZero) {

@@ -9,6 +9,7 @@
 #include "common/transport/catalogue.h"
 #include "common/transport/control_codec.h"
 #include "common/transport/nccl/nccl_wire.h"
+#include "tests/contract/contract_pool.h"
 #include "tests/contract/control_recorder.h"
 #include "tests/contract/raw_socket.h"
 #include "tests/contract/test_gate.h"
@@ -17,6 +18,7 @@ namespace baton {
 namespace {
 
 constexpr uint64_t kPoolBytes = 1 << 20;
+const TransportMode kMode{"Nccl", "nccl", "", false, "nccl", true, 1};
 
 class NcclHostile : public ::testing::Test {
  protected:
@@ -24,7 +26,7 @@ class NcclHostile : public ::testing::Test {
     gate_.Open(LeaseId{1});
     target_ = Make();
     target_->SetWriteGate(&gate_);
-    pool_ = *target_->AllocatePool(kPoolBytes);
+    pool_ = *ContractPool::Make(kMode, *target_, kPoolBytes);
     address_ = *DecodeNcclDescriptor(*target_->Describe());
   }
   static std::unique_ptr<KvTransport> Make() {
@@ -44,24 +46,26 @@ class NcclHostile : public ::testing::Test {
     EXPECT_TRUE(ClosedByPeer(fd));
   }
   void ExpectUntouchedAndServing() {
-    EXPECT_TRUE(std::ranges::all_of(pool_, [](std::byte byte) { return byte == std::byte{0}; }));
+    EXPECT_TRUE(std::ranges::all_of(pool_.Read(), [](std::byte byte) { return byte == std::byte{0}; }));
+    ContractPool pool;
     const auto writer = Make();
-    const auto pool = *writer->AllocatePool(4096);
-    std::ranges::fill(pool, std::byte{7});
-    auto session = writer->Connect(*target_->Describe());
+    pool = *ContractPool::Make(kMode, *writer, 32 << 10);
+    const std::vector<std::byte> sevens(pool.bytes(), std::byte{7});
+    pool.Write(0, sevens);
+    auto session = writer->Connect(*target_->Describe(), pool.source());
     ASSERT_TRUE(session.ok()) << session.status();
-    const PutRun run{pool.data(), 0, pool.size()};
+    const PutRun run = pool.Run(0, 0, pool.bytes());
     ASSERT_TRUE((*session)->Put({LeaseId{1}, 1}, {&run, 1}).ok());
     Recorder<absl::Status> done;
     (*session)->Flush([&](const absl::Status& status) { done.Add(status); });
     ASSERT_TRUE(done.WaitForCount(1));
     EXPECT_TRUE(done.values()[0].ok()) << done.values()[0];
-    EXPECT_TRUE(std::ranges::equal(pool, pool_.first(pool.size())));
+    EXPECT_EQ(pool_.Read(0, pool.bytes()), sevens);
   }
 
   TestGate gate_;
+  ContractPool pool_;  // outlives the transport
   std::unique_ptr<KvTransport> target_;
-  std::span<std::byte> pool_;
   NcclDescriptor address_;
 };
 

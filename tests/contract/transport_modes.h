@@ -1,13 +1,15 @@
 #pragma once
 
-// Every transport and way of moving bytes that this build and machine have, for tests that run one body over all of
+// Every transport and way of moving bytes that this program and machine have, for tests that run one body over all of
 // them.
 
 #include <cstdint>
+#include <memory>
 #include <ostream>
 #include <string>
 #include <vector>
 
+#include "common/kv/pool_memory.h"
 #include "common/transport/catalogue.h"
 #include "common/transport/local/local_transport.h"
 
@@ -23,6 +25,7 @@ struct TransportMode {
   bool message_puts = false;
   std::string lane;        // what sessions must say
   bool refusable = false;  // the target's gate is asked
+  int devices = 0;         // that hold the pool; 0: the transport allocates it
 
   TransportOptions Options(std::shared_ptr<LocalNetwork> network = nullptr) const {
     TransportOptions options;
@@ -35,6 +38,10 @@ struct TransportMode {
   friend std::ostream& operator<<(std::ostream& out, const TransportMode& mode) { return out << mode.label; }
 };
 
+// Whether this program is one that keeps its pools in memory of devices, and such a pool of `bytes`.
+bool DevicePoolsExist();
+std::unique_ptr<PoolMemory> MakeDevicePool(uint64_t bytes, int devices);
+
 inline std::vector<TransportMode> AllTransportModes() {
   std::vector<TransportMode> modes = {
       {"LocalOneSided", "local", "", false, "local", false},
@@ -43,11 +50,17 @@ inline std::vector<TransportMode> AllTransportModes() {
       {"UcxTcp", "ucx", "tcp,self", false, "tcp", true},
       {"UcxMessages", "ucx", "", true, "tcp", true},
       {"UcxSharedMemoryMessages", "ucx", "posix,sysv,self,tcp", true, "shm", true},
-      {"Nccl", "nccl", "", false, "nccl", true},
+      {"LocalOneSidedDevice", "local", "", false, "local", false, 1},
+      {"LocalMessagesTwoDevices", "local", "", true, "local", true, 2},
+      {"UcxStagedTcp", "ucx", "tcp,self", false, "tcp", true, 1},
+      {"UcxStagedSharedMemory", "ucx", "posix,sysv,self,tcp", false, "shm", true, 1},
+      {"Nccl", "nccl", "", false, "nccl", true, 1},
+      {"NcclTwoDevices", "nccl", "", false, "nccl", true, 2},
   };
-  // Not in this build, or without its device.
+  // Another program's, not in this build, or without its device.
   std::erase_if(modes, [](const TransportMode& mode) {
-    return absl::IsFailedPrecondition(MakeTransport(mode.Options()).status());
+    return (mode.devices > 0) != DevicePoolsExist() ||
+           absl::IsFailedPrecondition(MakeTransport(mode.Options()).status());
   });
   return modes;
 }

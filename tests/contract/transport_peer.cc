@@ -16,6 +16,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/synchronization/notification.h"
 #include "common/base/hash.h"
+#include "tests/contract/contract_pool.h"
 #include "tests/contract/control_recorder.h"
 #include "tests/contract/test_gate.h"
 #include "tests/contract/transport_modes.h"
@@ -53,22 +54,27 @@ int ControlTarget() {
   return 0;
 }
 
-std::unique_ptr<KvTransport> MakePeerTransport(const std::string& label) {
+TransportMode ModeOf(const std::string& label) {
   for (const TransportMode& mode : ProcessTransportModes()) {
-    if (mode.label != label) continue;
-    auto transport = MakeTransport(mode.Options());
-    if (transport.ok()) return *std::move(transport);
-    std::cerr << transport.status() << "\n";
+    if (mode.label == label) return mode;
   }
   std::exit(1);
 }
 
-int Target(const std::string& mode, uint64_t pool_bytes) {
+std::unique_ptr<KvTransport> MakePeerTransport(const TransportMode& mode) {
+  auto transport = MakeTransport(mode.Options());
+  if (transport.ok()) return *std::move(transport);
+  std::cerr << transport.status() << "\n";
+  std::exit(1);
+}
+
+int Target(const TransportMode& mode, uint64_t pool_bytes) {
   TestGate gate;
   gate.Open(LeaseId{1});
+  absl::StatusOr<ContractPool> pool = ContractPool();
   const auto transport = MakePeerTransport(mode);
   transport->SetWriteGate(&gate);
-  const auto pool = transport->AllocatePool(pool_bytes);
+  pool = ContractPool::Make(mode, *transport, pool_bytes);
   if (!pool.ok()) return 1;
   Say(absl::BytesToHexString(*transport->Describe()));
   for (std::string line; std::getline(std::cin, line);) {
@@ -77,19 +83,22 @@ int Target(const std::string& mode, uint64_t pool_bytes) {
     size_t offset = 0, bytes = 0;
     words >> word >> offset >> bytes;
     gate.in_progress();  // the writes are over; the gate's lock lets ThreadSanitizer see it
-    const uint64_t checksum = Checksum(pool->subspan(offset, bytes));
+    const uint64_t checksum = Checksum(pool->Read(offset, bytes));
     gate.in_progress();
     Say(std::to_string(checksum));
   }
   return 0;
 }
 
-int Writer(const std::string& mode, const std::string& descriptor) {
+int Writer(const TransportMode& mode, const std::string& descriptor) {
+  absl::StatusOr<ContractPool> pool = ContractPool();
   const auto transport = MakePeerTransport(mode);
-  auto session = transport->Connect(absl::HexStringToBytes(descriptor));
+  pool = ContractPool::Make(mode, *transport, kWriterBytes);
+  if (!pool.ok()) return 1;
+  pool->Write(0, std::vector<std::byte>(kWriterBytes, std::byte{1}));
+  auto session = transport->Connect(absl::HexStringToBytes(descriptor), pool->source());
   if (!session.ok()) return 1;
-  const std::vector<std::byte> ones(kWriterBytes, std::byte{1});
-  const PutRun run{ones.data(), 0, ones.size()};
+  const PutRun run = pool->Run(0, 0, kWriterBytes);
   for (bool first = true;; first = false) {
     absl::Notification flushed;
     if (!(*session)->Put({LeaseId{1}, 1}, {&run, 1}).ok()) return 1;
@@ -103,8 +112,8 @@ int Main(int argc, char** argv) {
   const std::string role = argc > 1 ? argv[1] : "";
   if (role == "control-writer" && argc == 4) return ControlWriter(static_cast<uint16_t>(std::stoi(argv[2])), argv[3]);
   if (role == "control-target" && argc == 2) return ControlTarget();
-  if (role == "target" && argc == 4) return Target(argv[2], std::stoull(argv[3]));
-  if (role == "writer" && argc == 4) return Writer(argv[2], argv[3]);
+  if (role == "target" && argc == 4) return Target(ModeOf(argv[2]), std::stoull(argv[3]));
+  if (role == "writer" && argc == 4) return Writer(ModeOf(argv[2]), argv[3]);
   std::fprintf(stderr, "unknown role\n");
   return 2;
 }

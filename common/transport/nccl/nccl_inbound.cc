@@ -36,14 +36,14 @@ absl::Status Talk(FramedSocket& socket, std::vector<Frame>* frames) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<NcclInbound>> NcclInbound::Start(const std::string& host, int device, uint64_t instance,
-                                                                uint64_t secret, std::span<std::byte> pool) {
+                                                                uint64_t secret, PoolMemory* pool) {
   BATON_ASSIGN_OR_RETURN(auto listener, ListenOn(host, 0));
   return std::unique_ptr<NcclInbound>(
       new NcclInbound(std::move(listener.first), listener.second, device, instance, secret, pool));
 }
 
 NcclInbound::NcclInbound(UniqueFd listener, uint16_t port, int device, uint64_t instance, uint64_t secret,
-                         std::span<std::byte> pool)
+                         PoolMemory* pool)
     : listener_(std::move(listener)),
       port_(port),
       device_(device),
@@ -115,7 +115,7 @@ absl::Status NcclInbound::Serve(FramedSocket& socket) {
     return Talk(socket, &frames);
   }
   socket.parser().set_max_frame_bytes(kMaxControlFrameBytes);
-  BATON_ASSIGN_OR_RETURN(NcclStaging staging, NcclStaging::Create());
+  BATON_ASSIGN_OR_RETURN(NcclStaging staging, NcclStaging::Create(pool_));
   BATON_ASSIGN_OR_RETURN(const std::string id, NcclCommunicator::NewId());
   socket.Queue(EncodeFrame(FrameType::kWelcome, id));
   BATON_RETURN_IF_ERROR(Talk(socket, &frames));
@@ -134,7 +134,7 @@ absl::Status NcclInbound::Serve(FramedSocket& socket) {
     for (const Frame& frame : frames) {
       if (frame.type != FrameType::kAnnounce)
         return InvalidArgument("a writer that sends type %d", static_cast<int>(frame.type));
-      BATON_ASSIGN_OR_RETURN(NcclPiece piece, DecodeNcclPiece(frame.body, pool_.size()));
+      BATON_ASSIGN_OR_RETURN(NcclPiece piece, DecodeNcclPiece(frame.body, pool_->bytes()));
       announced.push_back(std::move(piece));
       if (announced.size() + receiving.size() > kNcclPieces) {
         return InvalidArgument("a writer with more than %d pieces under way", kNcclPieces);
@@ -155,7 +155,7 @@ absl::Status NcclInbound::Serve(FramedSocket& socket) {
       BATON_ASSIGN_OR_RETURN(const bool arrived, staging.moved[applied % kNcclPieces].Reached());
       if (!arrived) break;
       BATON_ASSIGN_OR_RETURN(settled, communicator->Settled());  // an abort also ends the stream's work
-      BATON_RETURN_IF_ERROR(Apply(receiving.front(), staging.buffer(applied), staging.copies));
+      BATON_RETURN_IF_ERROR(Apply(receiving.front(), *staging.pool, NcclStaging::slot(applied)));
       receiving.pop_front();
       ++applied;
       socket.Queue(EncodeFrame(FrameType::kApplied, ""));
@@ -168,21 +168,23 @@ absl::Status NcclInbound::Serve(FramedSocket& socket) {
   return Cancelled("the transport goes");
 }
 
-absl::Status NcclInbound::Apply(const NcclPiece& piece, const std::byte* buffer, const device::Stream& stream) {
+absl::Status NcclInbound::Apply(const NcclPiece& piece, PoolStaging& staging, size_t buffer) {
   absl::MutexLock lock(&gate_mutex_);
-  std::vector<const PutRun*> admitted;
-  absl::Status status;
+  std::vector<PoolRun> admitted;
+  uint64_t at = 0;
   for (const PutRun& run : piece.runs) {
     if (gate_ != nullptr && gate_->Admit(piece.stamp, run.target_offset, run.bytes)) {
-      admitted.push_back(&run);
-      if (status.ok()) status = stream.Copy(pool_.data() + run.target_offset, buffer, run.bytes);
+      admitted.push_back({run.target_offset, run.bytes, at});
     }
-    buffer += run.bytes;
+    at += run.bytes;
   }
+  if (admitted.empty()) return absl::OkStatus();
+  absl::Status copied = staging.Write(buffer, admitted);
   // Also after an error: until it returns, copies may be under way.
-  const absl::Status copied = stream.Synchronize();
-  for (const PutRun* run : admitted) gate_->Written(piece.stamp, run->target_offset, run->bytes);
-  return status.ok() ? copied : status;
+  const absl::Status waited = staging.Wait(buffer);
+  if (copied.ok()) copied = waited;
+  for (const PoolRun& run : admitted) gate_->Written(piece.stamp, run.offset, run.bytes);
+  return copied;
 }
 
 }  // namespace baton

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <list>
 #include <memory>
-#include <span>
 #include <string>
 #include <thread>
 
@@ -26,9 +25,9 @@ class NcclInbound {
   // Writers at the same time: each has a communicator and kNcclPieces staging buffers in device memory.
   static constexpr size_t kMaxWriters = 64;
 
-  // Listens on host:port 0. `pool` is device memory and outlives it; writers prove themselves by instance and secret.
+  // Listens on host:port 0. `pool` outlives it; writers prove themselves by instance and secret.
   static absl::StatusOr<std::unique_ptr<NcclInbound>> Start(const std::string& host, int device, uint64_t instance,
-                                                            uint64_t secret, std::span<std::byte> pool);
+                                                            uint64_t secret, PoolMemory* pool);
   // Ends all sessions; nothing writes to the pool any more.
   ~NcclInbound();
   uint16_t port() const { return port_; }
@@ -41,19 +40,18 @@ class NcclInbound {
     std::atomic<bool> done{false};
   };
 
-  NcclInbound(UniqueFd listener, uint16_t port, int device, uint64_t instance, uint64_t secret,
-              std::span<std::byte> pool);
+  NcclInbound(UniqueFd listener, uint16_t port, int device, uint64_t instance, uint64_t secret, PoolMemory* pool);
   void Accept();
   void ReapWriters();
   // A writer's whole life; returns why it ended.
   absl::Status Serve(FramedSocket& socket);
-  absl::Status Apply(const NcclPiece& piece, const std::byte* buffer, const device::Stream& stream);
+  absl::Status Apply(const NcclPiece& piece, PoolStaging& staging, size_t buffer);
 
   const UniqueFd listener_;
   const uint16_t port_;
   const int device_;
   const uint64_t instance_, secret_;
-  const std::span<std::byte> pool_;
+  PoolMemory* const pool_;
   absl::Mutex gate_mutex_;
   WriteGate* gate_ ABSL_GUARDED_BY(gate_mutex_) = nullptr;
   std::atomic<bool> stopping_{false};

@@ -132,7 +132,7 @@ class NcclSession final : public KvSession {
     SetControlSocketOptions(fd.get(), kConnectionLostAfter);
     socket_.emplace(std::move(fd));
     socket_->Queue(EncodeFrame(FrameType::kHello, EncodeNcclHello({target_.instance, target_.secret})));
-    BATON_ASSIGN_OR_RETURN(staging_, NcclStaging::Create());
+    BATON_ASSIGN_OR_RETURN(staging_, NcclStaging::Create(source_.pool));
     while (frames_.empty()) BATON_RETURN_IF_ERROR(WaitUntilDeadline());
     const Frame answer = std::move(frames_.front());
     frames_.clear();
@@ -189,9 +189,18 @@ class NcclSession final : public KvSession {
     std::byte* const buffer = staging_.buffer(sent_);
     device::Event& gathered = staging_.gathered[sent_ % kNcclPieces];
     uint64_t at = 0;
+    std::vector<PoolRun> from_pool;
     for (const PutRun& run : piece.runs) {
-      BATON_RETURN_IF_ERROR(staging_.copies.Copy(buffer + at, run.source, run.bytes));
+      if (run.source == nullptr) {
+        from_pool.push_back({run.source_offset, run.bytes, at});
+      } else {
+        BATON_RETURN_IF_ERROR(staging_.copies.Copy(buffer + at, run.source, run.bytes));
+      }
       at += run.bytes;
+    }
+    if (!from_pool.empty()) {
+      BATON_RETURN_IF_ERROR(staging_.pool->Read(NcclStaging::slot(sent_), from_pool, source_.key_order));
+      BATON_RETURN_IF_ERROR(staging_.pool->MakeWait(staging_.wire, NcclStaging::slot(sent_)));
     }
     BATON_RETURN_IF_ERROR(staging_.copies.Record(gathered));
     BATON_RETURN_IF_ERROR(staging_.wire.WaitFor(gathered));
@@ -213,6 +222,7 @@ class NcclSession final : public KvSession {
       (void)staging_.copies.Synchronize();
       (void)staging_.wire.Synchronize();
     }
+    staging_ = {};  // waits for reads of the pool
     socket_.reset();
     waiting_.clear();
   }

@@ -6,15 +6,13 @@
 #include "common/base/hash.h"
 #include "common/base/status.h"
 #include "common/device/device.h"
-#include "common/device/memory.h"
-#include "common/device/stream.h"
 #include "common/transport/nccl/nccl_inbound.h"
 #include "common/transport/nccl/nccl_session.h"
+#include "common/transport/nccl/nccl_staging.h"
 
 namespace baton {
 namespace {
 
-constexpr uint64_t kPoolAlignment = 4096;
 constexpr Duration kConnectTimeout = std::chrono::seconds(5);
 
 class NcclTransport final : public KvTransport {
@@ -24,26 +22,24 @@ class NcclTransport final : public KvTransport {
   std::string_view name() const override { return "nccl"; }
   TransportCapabilities capabilities() const override { return {.one_sided = false}; }
 
-  absl::StatusOr<std::span<std::byte>> AllocatePool(uint64_t bytes) override {
-    if (inbound_ != nullptr) return FailedPrecondition("the pool of %d bytes exists", pool_.size());
-    if (bytes == 0) return InvalidArgument("a pool of 0 bytes");
-    BATON_RETURN_IF_ERROR(device::Open(device_).status());
-    BATON_ASSIGN_OR_RETURN(memory_, device::Memory::Allocate(device::MemoryKind::kDevice, bytes + kPoolAlignment));
-    const uint64_t beyond = reinterpret_cast<uintptr_t>(memory_.data()) % kPoolAlignment;
-    pool_ = {memory_.data() + (beyond == 0 ? 0 : kPoolAlignment - beyond), bytes};
-    BATON_ASSIGN_OR_RETURN(const device::Stream stream, device::Stream::Create());
-    BATON_RETURN_IF_ERROR(stream.Fill(pool_.data(), 0, bytes));
-    BATON_RETURN_IF_ERROR(stream.Synchronize());
-    BATON_ASSIGN_OR_RETURN(inbound_, NcclInbound::Start(host_, device_, instance_, secret_, pool_));
-    inbound_->SetGate(gate_);
-    return pool_;
+  absl::StatusOr<std::span<std::byte>> AllocatePool(uint64_t) override {
+    return FailedPrecondition("transport nccl moves bytes between devices: it has no pool in host memory");
   }
 
-  absl::Status UsePool(PoolMemory*) override { return FailedPrecondition("no pools of devices"); }
+  absl::Status UsePool(PoolMemory* pool) override {
+    if (inbound_ != nullptr) return FailedPrecondition("the pool of %d bytes exists", pool_bytes_);
+    BATON_RETURN_IF_ERROR(device::Open(device_).status());
+    // So that a pool which writers could not reach is refused here.
+    BATON_RETURN_IF_ERROR(NcclStaging::Create(pool).status());
+    pool_bytes_ = pool->bytes();
+    BATON_ASSIGN_OR_RETURN(inbound_, NcclInbound::Start(host_, device_, instance_, secret_, pool));
+    inbound_->SetGate(gate_);
+    return absl::OkStatus();
+  }
 
   absl::StatusOr<std::string> Describe() const override {
     if (inbound_ == nullptr) return FailedPrecondition("no pool was allocated");
-    return EncodeNcclDescriptor({instance_, secret_, host_, inbound_->port(), pool_.size()});
+    return EncodeNcclDescriptor({instance_, secret_, host_, inbound_->port(), pool_bytes_});
   }
 
   absl::StatusOr<std::unique_ptr<KvSession>> Connect(const std::string& descriptor, const PutSource& source) override {
@@ -62,9 +58,8 @@ class NcclTransport final : public KvTransport {
   const uint64_t instance_ = RandomU64();
   const uint64_t secret_ = RandomU64();
   WriteGate* gate_ = nullptr;
-  device::Memory memory_;
-  std::span<std::byte> pool_;
-  std::unique_ptr<NcclInbound> inbound_;  // goes before the pool
+  uint64_t pool_bytes_ = 0;
+  std::unique_ptr<NcclInbound> inbound_;
 };
 
 }  // namespace

@@ -81,7 +81,8 @@ absl::StatusOr<ucp_context_h> MakeUcxContext(const TransportOptions& options) {
   }
   std::string lanes = options.ucx_tls;
   if (lanes.empty() && options.message_puts) {
-    lanes = rdma.empty() ? "self,tcp" : "self,tcp,ib";  // UCX carries large messages slower by shared memory than by tcp
+    lanes =
+        rdma.empty() ? "self,tcp" : "self,tcp,ib";  // UCX carries large messages slower by shared memory than by tcp
   } else if (lanes.empty()) {
     lanes = rdma.empty() ? "posix,sysv,self,tcp" : "all";
   }
@@ -97,10 +98,11 @@ absl::StatusOr<ucp_context_h> MakeUcxContext(const TransportOptions& options) {
   const Setting settings[] = {
       {"TLS", lanes, true},
       {"NET_DEVICES", devices, true},
-      // Only what the kernel hands out zeroed. Posix first: its segments have no name that a killed process would leave behind.
+      // Only what the kernel hands out zeroed. Posix first: its segments have no name that a killed process would leave
+      // behind.
       {"ALLOC_PRIO", "md:posix,md:sysv,mmap", true},
-      // Without it, endpoints that report a peer's death cannot use shared memory and silently fall back to tcp. Versions
-      // differ in the name that this interface knows it by: 1.13 takes the first.
+      // Without it, endpoints that report a peer's death cannot use shared memory and silently fall back to tcp.
+      // Versions differ in the name that this interface knows it by: 1.13 takes the first.
       {"MM_ERROR_HANDLING", "y", false},
       {"POSIX_ERROR_HANDLING", "y", false},
       {"SYSV_ERROR_HANDLING", "y", false},

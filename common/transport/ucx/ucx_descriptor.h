@@ -13,7 +13,7 @@ namespace baton {
 struct UcxDescriptor {
   uint64_t instance = 0;       // random, of one transport object
   std::string worker_address;  // UCX's
-  std::string remote_key;      // UCX's packed key of the pool
+  std::string remote_key;      // UCX's packed key of the pool; empty: no peer reaches it, puts must be messages
   uint64_t pool_address = 0;   // in the target's address space
   uint64_t pool_bytes = 0;
   bool refuse_one_sided = false;  // the target wants to be asked about every write

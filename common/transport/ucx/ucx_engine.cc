@@ -90,6 +90,10 @@ void UcxEngine::Stop() {
 absl::Status UcxEngine::Open(const TransportOptions& options) {
   TameUcx();
   BATON_ASSIGN_OR_RETURN(context_, MakeUcxContext(options));
+  ucp_context_attr_t attributes{};
+  attributes.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES;
+  BATON_RETURN_IF_ERROR(UcxStatus(ucp_context_query(context_, &attributes), "UCX context"));
+  reaches_devices_ = (attributes.memory_types & UCS_BIT(UCS_MEMORY_TYPE_CUDA)) != 0;
   ucp_worker_params_t parameters{};
   parameters.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
   parameters.thread_mode = UCS_THREAD_MODE_SINGLE;

@@ -44,6 +44,8 @@ class UcxEngine {
   ucp_context_h context() const { return context_; }
   ucp_worker_h worker() const { return worker_; }
   const std::string& worker_address() const { return worker_address_; }
+  // UCX reads and writes CUDA memory itself.
+  bool reaches_devices() const { return reaches_devices_; }
   void RunAt(TimePoint when, std::function<void()> task);
   void SetPump(Pump pump) { pump_ = std::move(pump); }
   // Calls `handler` with header and payload of every message of this id; both are gone when it returns.
@@ -77,6 +79,7 @@ class UcxEngine {
   int event_fd_ = -1;     // the worker's
   size_t under_way_ = 0;  // operations that have not called back
   std::string worker_address_;
+  bool reaches_devices_ = false;
   const WakeFd wake_;
   std::map<UcxMessageId, std::unique_ptr<MessageHandler>> handlers_;
   std::multimap<TimePoint, std::function<void()>> timers_;

@@ -9,6 +9,8 @@ namespace baton {
 namespace {
 
 constexpr Duration kFarewell = std::chrono::milliseconds(500);
+constexpr Duration kPollFor = std::chrono::milliseconds(1);
+constexpr Duration kPollInterval = std::chrono::milliseconds(1);
 
 }  // namespace
 
@@ -48,15 +50,77 @@ void UcxInbound::OnOpen(uint64_t instance, uint64_t writer_session, const std::s
 void UcxInbound::OnWrite(std::string_view header, std::string_view payload) {
   UcxWrite write;
   if (!ReadHeader(header, &write)) return;
-  const auto it = writers_.find(write.target_session);
-  if (it == writers_.end()) return;
-  ++it->second->writes;
+  if (!writers_.contains(write.target_session)) return;
   const WriteStamp stamp{LeaseId{write.lease}, write.generation};
-  const bool inside = write.offset <= pool_.size() && payload.size() <= pool_.size() - write.offset;
+  const bool inside = write.offset <= pool_bytes_ && payload.size() <= pool_bytes_ - write.offset;
+  if (staging_ != nullptr) {
+    const bool fits = inside && payload.size() <= kUcxWriteBytes;
+    return Arrive({write.target_session, stamp, write.offset, fits ? payload.size() : 0, {}}, payload);
+  }
   if (inside && gate_ != nullptr && gate_->Admit(stamp, write.offset, payload.size())) {
-    std::memcpy(pool_.data() + write.offset, payload.data(), payload.size());
+    std::memcpy(pool_ + write.offset, payload.data(), payload.size());
     gate_->Written(stamp, write.offset, payload.size());
   }
+  CountWrite(write.target_session);
+}
+
+void UcxInbound::Arrive(Arrival arrival, std::string_view payload) {
+  // A buffer that is still being copied from holds up the thread, as the copy into memory of its own would.
+  while (buffers_in_use_ == kBuffers) {
+    const std::optional<size_t> buffer = arrivals_.front().buffer;
+    FinishFirst(buffer ? staging_->Wait(*buffer) : absl::OkStatus());
+  }
+  if (arrival.bytes > 0 && gate_ != nullptr && gate_->Admit(arrival.stamp, arrival.offset, arrival.bytes)) {
+    arrival.buffer = next_buffer_++ % kBuffers;
+    ++buffers_in_use_;
+    std::memcpy(staging_->buffer(*arrival.buffer), payload.data(), payload.size());
+    const PoolRun into{arrival.offset, arrival.bytes, 0};
+    arrival.failed = !staging_->Write(*arrival.buffer, {&into, 1}).ok();
+    poll_until_ = std::chrono::steady_clock::now() + kPollFor;
+  }
+  arrivals_.push_back(arrival);
+  FinishWrites();
+}
+
+// The first one is over. One that failed ends its writer's session: no flush may say that it was applied.
+void UcxInbound::FinishFirst(const absl::Status& copied) {
+  const Arrival arrival = arrivals_.front();
+  arrivals_.pop_front();
+  if (arrival.buffer) {
+    --buffers_in_use_;
+    gate_->Written(arrival.stamp, arrival.offset, arrival.bytes);
+  }
+  if (copied.ok() && !arrival.failed) return CountWrite(arrival.writer);
+  engine_->Post([this, id = arrival.writer] { Close(id); });
+}
+
+bool UcxInbound::FinishWrites() {
+  while (!arrivals_.empty()) {
+    absl::StatusOr<bool> done = true;
+    if (arrivals_.front().buffer) done = staging_->Done(*arrivals_.front().buffer);
+    if (done.ok() && !*done) {
+      if (std::chrono::steady_clock::now() < poll_until_) return true;
+      if (!std::exchange(poll_later_, true)) {
+        engine_->RunAt(std::chrono::steady_clock::now() + kPollInterval, [this] { poll_later_ = false; });
+      }
+      return false;
+    }
+    FinishFirst(done.status());
+  }
+  return false;
+}
+
+void UcxInbound::FinishAll() {
+  while (!arrivals_.empty()) {
+    const std::optional<size_t> buffer = arrivals_.front().buffer;
+    FinishFirst(buffer ? staging_->Wait(*buffer) : absl::OkStatus());
+  }
+}
+
+void UcxInbound::CountWrite(uint64_t writer) {
+  const auto it = writers_.find(writer);
+  if (it == writers_.end()) return;
+  ++it->second->writes;
   AnswerFlushes(*it->second);
 }
 

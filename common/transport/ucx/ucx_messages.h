@@ -17,6 +17,9 @@ enum UcxMessageId : unsigned {
   kUcxGoodbye = 7,  // target -> writer: the pool is going
 };
 
+// Most bytes of a kUcxWrite: the target holds each whole before it asks its gate.
+inline constexpr uint64_t kUcxWriteBytes = 256 << 10;
+
 struct UcxOpen {
   uint64_t target_instance;  // from the descriptor: another one means that the target restarted
   uint64_t writer_session;

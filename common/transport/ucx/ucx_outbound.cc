@@ -1,5 +1,6 @@
 #include "common/transport/ucx/ucx_outbound.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -13,27 +14,31 @@
 namespace baton {
 namespace {
 
-constexpr uint64_t kPutPieceBytes = 4 << 20;        // a shared-memory put is a copy on the engine's thread
-constexpr uint64_t kMessagePieceBytes = 256 << 10;  // the target assembles each before it asks its gate
-constexpr size_t kWindow = 32;                      // pieces under way
-constexpr int kPiecesPerTurn = 4;                   // then other sessions have theirs
+constexpr uint64_t kPutPieceBytes = 4 << 20;     // a shared-memory put is a copy on the engine's thread
+constexpr uint64_t kStagedPieceBytes = 1 << 20;  // a session has a few buffers of it, pinned
+constexpr size_t kWindow = 32;                   // pieces under way
+constexpr int kPiecesPerTurn = 4;                // then other sessions have theirs
+constexpr Duration kReadPoll = std::chrono::milliseconds(1);
 constexpr Duration kFarewell = std::chrono::milliseconds(500);
 
 std::string_view Bytes(const PutRun& run) {
   return {reinterpret_cast<const char*>(run.source), static_cast<size_t>(run.bytes)};
 }
 
-// Whether UCX chose an RDMA transport for the endpoint. Its only interface that says so in every version is this print.
-bool UsesRdma(ucp_ep_h endpoint) {
+// The kind of transport that UCX chose for the endpoint. Its only interface that says so in every version is this
+// print.
+std::string_view LaneOf(ucp_ep_h endpoint) {
   char* text = nullptr;
   size_t size = 0;
   FILE* stream = open_memstream(&text, &size);
-  if (stream == nullptr) return false;
+  if (stream == nullptr) return "tcp";
   ucp_ep_print_info(endpoint, stream);
   std::fclose(stream);
   const std::string info(text, size);
   std::free(text);
-  return info.find("rc_") != std::string::npos || info.find("dc_") != std::string::npos;
+  const auto has = [&](std::string_view part) { return info.find(part) != std::string::npos; };
+  if (has("rc_") || has("dc_")) return "rdma";
+  return has("posix") || has("sysv") ? "shm" : "tcp";
 }
 
 }  // namespace
@@ -50,6 +55,7 @@ void UcxOutbound::Open(Duration timeout, OnStatus on_open) {
 
 absl::Status UcxOutbound::ConnectEndpoint() {
   BATON_ASSIGN_OR_RETURN(endpoint_, engine_->Connect(target_.worker_address, &UcxOutbound::OnEndpointError, this));
+  if (target_.remote_key.empty()) return absl::OkStatus();
   const ucs_status_t status = ucp_ep_rkey_unpack(endpoint_, target_.remote_key.data(), &remote_key_);
   if (status != UCS_OK) {
     return Unavailable("the peer's pool cannot be reached: %s", ucs_status_string(status));
@@ -59,10 +65,12 @@ absl::Status UcxOutbound::ConnectEndpoint() {
 
 void UcxOutbound::ChooseLane() {
   void* mapped = nullptr;
-  if (ucp_rkey_ptr(remote_key_, target_.pool_address, &mapped) == UCS_OK) {
+  if (remote_key_ == nullptr) {
+    lane_ = LaneOf(endpoint_);
+  } else if (ucp_rkey_ptr(remote_key_, target_.pool_address, &mapped) == UCS_OK) {
     lane_ = "shm";
     mapped_pool_ = static_cast<std::byte*>(mapped);
-  } else if (UsesRdma(endpoint_)) {
+  } else if (LaneOf(endpoint_) == "rdma") {
     lane_ = "rdma";
   } else {
     messages_ = true;  // UCX would emulate puts by messages that nobody can refuse
@@ -79,7 +87,10 @@ void UcxOutbound::OnOpened(uint64_t target_session) {
 
 void UcxOutbound::AddPut(const WriteStamp& stamp, std::span<const PutRun> runs) {
   if (!status().ok()) return;
-  for (const PutRun& run : ArrangeRuns(runs, messages_ ? kMessagePieceBytes : kPutPieceBytes)) {
+  const bool staged = std::ranges::any_of(runs, [](const PutRun& run) { return run.source == nullptr; });
+  for (const PutRun& run : ArrangeRuns(runs, messages_ ? kUcxWriteBytes
+                                             : staged  ? kStagedPieceBytes
+                                                       : kPutPieceBytes)) {
     queue_.push_back({{stamp, run}, 0});
   }
 }
@@ -91,30 +102,75 @@ void UcxOutbound::AddFlush(OnStatus done) {
 }
 
 bool UcxOutbound::SendSome() {
+  if (queue_.empty() || !status().ok()) return false;
   int sent = 0;
-  while (!queue_.empty() && under_way_ < kWindow && sent < kPiecesPerTurn && status().ok()) {
-    const Item item = queue_.front();
+  absl::Status read = StartReads();
+  while (read.ok() && !queue_.empty() && under_way_ < kWindow && sent < kPiecesPerTurn && status().ok()) {
+    Item& first = queue_.front();
+    const absl::StatusOr<bool> ready = Ready(first);
+    read = ready.status();
+    if (!ready.ok() || !*ready) break;
+    const Item item = std::move(first);
     queue_.pop_front();
+    read_items_ -= std::min<size_t>(read_items_, 1);
+    ++sent;
     if (item.flush != 0) {
       SendFlush(item.flush);
     } else {
-      SendPiece(item.piece);
+      SendPiece(item.piece, [this, self = shared_from_this(), buffer = item.read](ucs_status_t) {
+        if (buffer) reader_.Release(*buffer);
+      });
     }
-    ++sent;
   }
-  return sent > 0;
+  if (!read.ok()) End(WithContext(read, "reading the source"));
+  return sent > 0 || reader_.worth_polling();
 }
 
-void UcxOutbound::SendPiece(const Piece& piece) {
+// In the order of the queue, as far as there are buffers.
+absl::Status UcxOutbound::StartReads() {
+  for (; read_items_ < queue_.size(); ++read_items_) {
+    Item& item = queue_[read_items_];
+    if (item.flush != 0 || item.piece.run.source != nullptr) continue;
+    BATON_ASSIGN_OR_RETURN(item.read, reader_.Start(item.piece.run, messages_ ? kUcxWriteBytes : kStagedPieceBytes,
+                                                    !messages_ && mapped_pool_ == nullptr));
+    if (!item.read) return absl::OkStatus();
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> UcxOutbound::Ready(Item& item) {
+  if (item.flush != 0 || item.piece.run.source != nullptr) return true;
+  if (!item.read) return false;
+  BATON_ASSIGN_OR_RETURN(const std::byte* const bytes, reader_.Bytes(*item.read));
+  if (bytes == nullptr) {
+    if (!reader_.worth_polling() && !std::exchange(poll_later_, true)) {
+      engine_->RunAt(std::chrono::steady_clock::now() + kReadPoll, [weak = weak_from_this()] {
+        if (const auto self = weak.lock()) self->poll_later_ = false;
+      });
+    }
+    return false;
+  }
+  item.piece.run.source = bytes;
+  return true;
+}
+
+// `on_complete` when the source's bytes are not needed any more, whatever became of them.
+void UcxOutbound::SendPiece(const Piece& piece, UcxEngine::OnComplete on_complete) {
   if (messages_) {
     ++writes_sent_;
     const UcxWrite header{target_session_, piece.stamp.lease.value, piece.stamp.generation, piece.run.target_offset};
     engine_->Send(endpoint_, kUcxWrite, HeaderBytes(header), Bytes(piece.run), Track());
+    on_complete(UCS_OK);
   } else if (mapped_pool_ != nullptr) {
     // What UCX's own put would do, without the risk that it picks another lane for it.
     std::memcpy(mapped_pool_ + piece.run.target_offset, piece.run.source, piece.run.bytes);
+    on_complete(UCS_OK);
   } else {
-    engine_->Put(endpoint_, Bytes(piece.run), target_.pool_address + piece.run.target_offset, remote_key_, Track());
+    engine_->Put(endpoint_, Bytes(piece.run), target_.pool_address + piece.run.target_offset, remote_key_,
+                 [track = Track(), on_complete = std::move(on_complete)](ucs_status_t status) {
+                   on_complete(status);
+                   track(status);
+                 });
   }
 }
 
@@ -168,6 +224,7 @@ void UcxOutbound::End(const absl::Status& status) {
     ended = status_;
   }
   queue_.clear();
+  read_items_ = 0;
   if (on_open_) std::exchange(on_open_, nullptr)(ended);
   for (auto& [flush, done] : std::exchange(flushes_, {})) done(ended);
   if (target_session_ == 0 || endpoint_failed_) {
@@ -214,6 +271,7 @@ void UcxOutbound::CloseEndpoint() {
 void UcxOutbound::ReportIfClosed() {
   if (!on_closed_ || (!lingering_ && (endpoint_ != nullptr || under_way_ > 0))) return;
   if (remote_key_ != nullptr) ucp_rkey_destroy(std::exchange(remote_key_, nullptr));
+  reader_.Close();
   std::exchange(on_closed_, nullptr)();
 }
 

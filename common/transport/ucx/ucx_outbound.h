@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "common/transport/kv_transport.h"
 #include "common/transport/ucx/ucx_descriptor.h"
 #include "common/transport/ucx/ucx_engine.h"
+#include "common/transport/ucx/ucx_reader.h"
 
 namespace baton {
 
@@ -24,8 +26,12 @@ class UcxOutbound : public std::enable_shared_from_this<UcxOutbound> {
  public:
   using OnStatus = std::function<void(const absl::Status&)>;
 
-  UcxOutbound(UcxEngine* engine, uint64_t id, UcxDescriptor target, bool message_puts)
-      : engine_(engine), id_(id), target_(std::move(target)), messages_(message_puts || target_.refuse_one_sided) {}
+  UcxOutbound(UcxEngine* engine, uint64_t id, UcxDescriptor target, const PutSource& source, bool message_puts)
+      : engine_(engine),
+        id_(id),
+        target_(std::move(target)),
+        messages_(message_puts || target_.refuse_one_sided || target_.remote_key.empty()),
+        reader_(source, engine->reaches_devices()) {}
 
   // Connects and asks the target's process for an answer; `on_open` hears of success or of the end, once.
   void Open(Duration timeout, OnStatus on_open);
@@ -54,12 +60,16 @@ class UcxOutbound : public std::enable_shared_from_this<UcxOutbound> {
   struct Item {
     Piece piece;
     uint64_t flush = 0;
+    std::optional<size_t> read;  // the reader's buffer, once its read was started
   };
 
   static void OnEndpointError(void* argument, ucp_ep_h endpoint, ucs_status_t status);
   absl::Status ConnectEndpoint();
   void ChooseLane();
-  void SendPiece(const Piece& piece);
+  void SendPiece(const Piece& piece, UcxEngine::OnComplete on_complete);
+  absl::Status StartReads();
+  // Whether the first item may be sent; puts in the source of a piece that was read.
+  absl::StatusOr<bool> Ready(Item& item);
   void SendFlush(uint64_t flush);
   UcxEngine::OnComplete Track();
   void FinishFlush(uint64_t flush, const absl::Status& status);
@@ -85,6 +95,9 @@ class UcxOutbound : public std::enable_shared_from_this<UcxOutbound> {
   std::function<void()> on_closed_;
 
   std::deque<Item> queue_;
+  bool poll_later_ = false;  // a timer will look after the first item's read
+  size_t read_items_ = 0;    // of the first ones, whose reads were started as far as they need one
+  UcxReader reader_;
   size_t under_way_ = 0;  // operations that UCX has not finished
   uint64_t writes_sent_ = 0;
   uint64_t last_flush_ = 0;

@@ -110,7 +110,10 @@ class UcxTransport final : public KvTransport {
     engine_->Call([&] {
       status = inbound_.RegisterHandlers();
       if (status.ok()) status = outbound_.RegisterHandlers(*engine_);
-      engine_->SetPump([this] { return outbound_.SendSome(); });
+      engine_->SetPump([this] {
+        const bool wrote = inbound_.FinishWrites();
+        return outbound_.SendSome() || wrote;
+      });
     });
     return status;
   }
@@ -121,6 +124,7 @@ class UcxTransport final : public KvTransport {
     engine_->Post([&] { inbound_.Shutdown([&] { done.Notify(); }); });
     done.WaitForNotification();
     engine_->Call([&] {
+      inbound_.Release();
       if (memory_ != nullptr) ucp_mem_unmap(engine_->context(), memory_);
     });
     engine_->Stop();  // while what its timers and handlers point to is still there
@@ -130,26 +134,42 @@ class UcxTransport final : public KvTransport {
   TransportCapabilities capabilities() const override { return {.one_sided = one_sided_}; }
 
   absl::StatusOr<std::span<std::byte>> AllocatePool(uint64_t bytes) override {
-    if (memory_ != nullptr) return FailedPrecondition("the pool of %d bytes exists", pool_.size());
+    if (pool_bytes_ > 0) return FailedPrecondition("the pool of %d bytes exists", pool_bytes_);
     if (bytes == 0) return InvalidArgument("a pool of 0 bytes");
     absl::Status status;
-    engine_->Call([&] { status = MapPool(bytes); });
+    engine_->Call([&] {
+      status = MapPool(bytes, nullptr);
+      if (status.ok()) inbound_.SetPool(pool_);
+    });
     if (!status.ok()) return WithContext(status, "a pool of " + std::to_string(bytes) + " bytes");
+    pool_bytes_ = bytes;
     return pool_;
   }
 
-  absl::Status UsePool(PoolMemory*) override { return FailedPrecondition("no pools of devices"); }
+  absl::Status UsePool(PoolMemory* pool) override {
+    if (pool_bytes_ > 0) return FailedPrecondition("the pool of %d bytes exists", pool_bytes_);
+    BATON_ASSIGN_OR_RETURN(auto staging, pool->MakeStaging(StagingPlace::kHost, UcxInbound::kBuffers, kUcxWriteBytes));
+    absl::Status status;
+    engine_->Call([&] {
+      const bool direct = engine_->reaches_devices() && !pool->device().empty();
+      if (direct) status = MapPool(pool->bytes(), pool->device().data());
+      if (!direct) one_sided_ = false;
+      inbound_.SetPool(pool->bytes(), std::move(staging));
+    });
+    if (status.ok()) pool_bytes_ = pool->bytes();
+    return status;
+  }
 
   absl::StatusOr<std::string> Describe() const override {
-    if (memory_ == nullptr) return FailedPrecondition("no pool was allocated");
+    if (pool_bytes_ == 0) return FailedPrecondition("no pool was allocated");
     return EncodeUcxDescriptor({instance_, engine_->worker_address(), remote_key_,
-                                reinterpret_cast<uintptr_t>(pool_.data()), pool_.size(), message_puts_});
+                                reinterpret_cast<uintptr_t>(pool_.data()), pool_bytes_, message_puts_});
   }
 
   absl::StatusOr<std::unique_ptr<KvSession>> Connect(const std::string& descriptor, const PutSource& source) override {
     BATON_ASSIGN_OR_RETURN(UcxDescriptor target, DecodeUcxDescriptor(descriptor));
     const uint64_t id = RandomU64();
-    auto outbound = std::make_shared<UcxOutbound>(engine_.get(), id, std::move(target), message_puts_);
+    auto outbound = std::make_shared<UcxOutbound>(engine_.get(), id, std::move(target), source, message_puts_);
     absl::Status opened;
     absl::Notification answered;
     engine_->Post([&] {
@@ -171,18 +191,25 @@ class UcxTransport final : public KvTransport {
   }
 
  private:
-  absl::Status MapPool(uint64_t bytes) {
+  // Memory of a device at `device`, or of this process that UCX allocates.
+  absl::Status MapPool(uint64_t bytes, std::byte* device) {
     ucp_mem_map_params_t parameters{};
     parameters.field_mask = UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_FLAGS;
     parameters.length = bytes;
     parameters.flags = UCP_MEM_MAP_ALLOCATE;
+    if (device != nullptr) {
+      parameters.field_mask =
+          UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE;
+      parameters.address = device;
+      parameters.memory_type = UCS_MEMORY_TYPE_CUDA;
+    }
     ucp_mem_h memory = nullptr;
     BATON_RETURN_IF_ERROR(UcxStatus(ucp_mem_map(engine_->context(), &parameters, &memory), "ucp_mem_map"));
     memory_ = memory;
     ucp_mem_attr_t attributes{};
     attributes.field_mask = UCP_MEM_ATTR_FIELD_ADDRESS | UCP_MEM_ATTR_FIELD_LENGTH;
     BATON_RETURN_IF_ERROR(UcxStatus(ucp_mem_query(memory, &attributes), "ucp_mem_query"));
-    if (reinterpret_cast<uintptr_t>(attributes.address) % kPoolAlignment != 0) {
+    if (device == nullptr && reinterpret_cast<uintptr_t>(attributes.address) % kPoolAlignment != 0) {
       return Internal("UCX allocated at %p, not aligned to %d", attributes.address, kPoolAlignment);
     }
     void* key = nullptr;
@@ -191,18 +218,18 @@ class UcxTransport final : public KvTransport {
     remote_key_.assign(static_cast<const char*>(key), key_bytes);
     ucp_rkey_buffer_release(key);
     pool_ = {static_cast<std::byte*>(attributes.address), bytes};
-    inbound_.SetPool(pool_);
     return absl::OkStatus();
   }
 
   const uint64_t instance_ = RandomU64();
   const bool message_puts_;
-  const bool one_sided_;
+  bool one_sided_;
   const std::unique_ptr<UcxEngine> engine_;
   UcxInbound inbound_;
   OutboundTable outbound_;
   ucp_mem_h memory_ = nullptr;
-  std::span<std::byte> pool_;
+  uint64_t pool_bytes_ = 0;    // 0: there is none yet
+  std::span<std::byte> pool_;  // what peers may reach
   std::string remote_key_;
 };
 
