@@ -15,7 +15,7 @@ namespace baton {
 namespace {
 
 // Raised whenever a change to kernels or runner may change a bit of any result.
-constexpr int kKernelVersion = 1;
+constexpr int kKernelVersion = 2;
 
 absl::Status CheckRanks(const std::vector<std::shared_ptr<const CudaWeights>>& shards, const KvLayout& layout,
                         const std::vector<std::span<std::byte>>& pools) {
@@ -184,12 +184,21 @@ absl::Status CudaRunner::ConnectRanks() {
 absl::Status CudaRunner::RecordGraphs() {
   std::vector<const device::Stream*> streams;
   for (const auto& rank : ranks_) streams.push_back(&rank->stream());
+  // All of it padding.
+  std::fill_n(inputs_.tokens, options_.max_batch, TokenId{0});
+  std::fill_n(inputs_.positions, options_.max_batch, -1);
+  std::fill_n(inputs_.sequences, options_.max_batch, 0);
   // Powers of two up to 16, then steps of 16: at most a third of a batch is padding, and there are few graphs.
   for (int64_t rows = 1;; rows = rows < 16 ? rows * 2 : rows + 16) {
     const CudaStepShape shape{.rows = std::min<int64_t>(rows, options_.max_batch),
                               .decode_rows = std::min<int64_t>(rows, options_.max_batch),
                               .wanted = std::min<int64_t>(rows, options_.max_batch),
                               .max_length = weights().config.max_length};
+    // Once by hand: what CUDA and cuBLASLt load and allocate when they first run a kernel must not fall into a
+    // recording.
+    BATON_RETURN_IF_ERROR(OnEachRank([&](CudaRank& rank) { return rank.SendInputs(inputs_, shape); }));
+    BATON_RETURN_IF_ERROR(EnqueueStep(shape));
+    BATON_RETURN_IF_ERROR(Wait());
     BATON_ASSIGN_OR_RETURN(auto graphs, device::Graph::Record(streams, [&] { return EnqueueStep(shape); }));
     graphs_.emplace(shape.rows, std::move(graphs));
     if (rows >= options_.max_batch) return absl::OkStatus();

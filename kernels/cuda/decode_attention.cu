@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "kernels/cuda/decode_attention.h"
@@ -7,8 +9,10 @@
 namespace baton::cuda {
 namespace {
 
-constexpr int kWarps = 4;
+constexpr int kWarps = 8;
 constexpr int kThreads = kWarps * kWarp;
+constexpr int64_t kBlocks = 2048;  // of a grid, but for what rows and heads need: more would do nothing but end at once
+constexpr int kMergeThreads = 128;
 constexpr int kEach = 8;   // elements of head_dim a lane holds
 constexpr int kBatch = 4;  // positions a lane has under way at once
 constexpr float kLog2E = 1.44269504f;
@@ -19,7 +23,8 @@ struct Arguments {
   PagedRows rows;
   int heads, group, passes;  // query heads of a kv head, and how many times a block's group goes into them
   int window;
-  float scale;  // of scores in powers of two
+  int block_shift;  // positions a block has, as a power of two
+  float scale;      // of scores in powers of two
   int splits;
   int64_t q_stride;
   const void* queries;
@@ -52,28 +57,54 @@ __device__ __forceinline__ void Widen(const Raw<T>& raw, float (&values)[kEach])
 // 2^(a - b) where b >= a may be -infinity, too.
 __device__ __forceinline__ float Fade(float a, float b) { return b == kNothing ? 0.0f : Exp2(a - b); }
 
-// A block: one split, one kv head (one pass over kGroup of its query heads), one row. `lanes` neighbours share a
-// position: each holds kEach elements of its key and value, those beyond head_dim are idle.
+// What a lane knows of the positions it has seen, for kGroup query heads.
+template <int kGroup>
+struct Softmax {
+  float maxima[kGroup], totals[kGroup], sums[kGroup][kEach];
+};
+
+// Of lanes `distance` apart, which saw different positions; both get the same.
+template <int kGroup>
+__device__ __forceinline__ void MergeLanes(Softmax<kGroup>& state, int distance) {
+  BATON_UNROLL
+  for (int g = 0; g < kGroup; ++g) {
+    const float other_maximum = ShuffleXor(state.maxima[g], distance),
+                other_total = ShuffleXor(state.totals[g], distance);
+    const float maximum = fmaxf(state.maxima[g], other_maximum);
+    // The lower lane's first, on both.
+    const bool lower = (Lane() & distance) == 0;
+    const float fade = Fade(state.maxima[g], maximum), other_fade = Fade(other_maximum, maximum);
+    const auto merged = [&](float own, float other) {
+      return lower ? fmaf(other, other_fade, own * fade) : fmaf(own, fade, other * other_fade);
+    };
+    state.maxima[g] = maximum;
+    state.totals[g] = merged(state.totals[g], other_total);
+    BATON_UNROLL
+    for (int e = 0; e < kEach; ++e) state.sums[g][e] = merged(state.sums[g][e], ShuffleXor(state.sums[g][e], distance));
+  }
+}
+
+// A block: one row, one kv head (one pass over kGroup of its query heads), and one split after another of those that
+// are its. `lanes` neighbours share a position: each holds kEach elements of its key and value, those beyond head_dim
+// are idle.
 template <typename T, typename Stored, int kGroup>
-__global__ void __launch_bounds__(kThreads, kGroup == 8 ? 2 : 3) DecodeKernel(Arguments a, int lanes) {
+__global__ void __launch_bounds__(kThreads, kGroup == 1 ? 2 : 1) DecodeKernel(Arguments a, int lanes) {
   const int64_t row = blockIdx.z;
   if (a.rows.positions[row] < 0) return;
   const Seen seen = SeenBy(a, row);
-  const int first = static_cast<int>(blockIdx.x) * static_cast<int>(kAttentionSplit);
-  const int last =
-      first + static_cast<int>(kAttentionSplit) < seen.end ? first + static_cast<int>(kAttentionSplit) : seen.end;
-  if (first >= seen.end || last <= seen.begin) return;
+  constexpr int kSplit = static_cast<int>(kAttentionSplit);
+  if (static_cast<int>(blockIdx.x) * kSplit >= seen.end) return;
   const int kv_head = static_cast<int>(blockIdx.y) / a.passes;
   const int first_in_group = static_cast<int>(blockIdx.y) % a.passes * kGroup;
   const int group = a.group - first_in_group < kGroup ? a.group - first_in_group : kGroup;
   const int head_dim = a.kv.head_dim;
-  const int lane = Lane(), thread = static_cast<int>(threadIdx.x);
+  const int lane = Lane(), warp = WarpIndex(), thread = static_cast<int>(threadIdx.x);
 
   SharedArena shared;
-  float* queries = shared.Take<float>(kGroup * head_dim);        // [group][head_dim], scaled
-  float* parts = shared.Take<float>(kThreads * kGroup * kEach);  // [warp and lane][group][kEach]
-  float* part_maxima = shared.Take<float>(kThreads * kGroup);    // [warp and lane][group]
-  float* part_totals = shared.Take<float>(kThreads * kGroup);
+  float* queries = shared.Take<float>(kGroup * head_dim);         // [group][head_dim], scaled
+  float* parts = shared.Take<float>(kWarps * kGroup * head_dim);  // [warp][group][head_dim]
+  float* part_maxima = shared.Take<float>(kWarps * kGroup);       // [warp][group]
+  float* part_totals = shared.Take<float>(kWarps * kGroup);
   const int first_head = kv_head * a.group + first_in_group;
   const T* from = static_cast<const T*>(a.queries) + row * a.q_stride + int64_t{first_head} * head_dim;
   for (int i = thread; i < kGroup * head_dim; i += kThreads) {
@@ -84,97 +115,110 @@ __global__ void __launch_bounds__(kThreads, kGroup == 8 ? 2 : 3) DecodeKernel(Ar
   const int element = lane % lanes * kEach;
   const bool holds = element < head_dim;
   const int at_once = kWarp / lanes;  // positions of a warp
+  const int slots = 1 << a.block_shift;
   const BlockId* table = a.rows.block_tables + int64_t{a.rows.sequences[row]} * a.rows.table_stride;
-  float maxima[kGroup], totals[kGroup], sums[kGroup][kEach];
-  BATON_UNROLL
-  for (int g = 0; g < kGroup; ++g) {
-    maxima[g] = kNothing;
-    totals[g] = 0;
-    BATON_UNROLL
-    for (int e = 0; e < kEach; ++e) sums[g][e] = 0;
-  }
-  for (int base = first + WarpIndex() * at_once * kBatch; base < last; base += kWarps * at_once * kBatch) {
-    Raw<Stored> keys[kBatch], values[kBatch];
-    bool valid[kBatch];
-    BATON_UNROLL
-    for (int j = 0; j < kBatch; ++j) {
-      const int position = base + j * at_once + lane / lanes;
-      valid[j] = position >= seen.begin && position < last;
-      keys[j] = values[j] = Raw<Stored>{};
-      if (!valid[j] || !holds) continue;
-      const int64_t offset = int64_t{table[position / a.kv.block_size]} * a.kv.block_stride +
-                             (int64_t{kv_head} * a.kv.block_size + position % a.kv.block_size) * head_dim + element;
-      keys[j] = *reinterpret_cast<const Raw<Stored>*>(static_cast<const Stored*>(a.kv.keys) + offset);
-      values[j] = *reinterpret_cast<const Raw<Stored>*>(static_cast<const Stored*>(a.kv.values) + offset);
-    }
-    float weights[kGroup][kBatch];
-    BATON_UNROLL
-    for (int j = 0; j < kBatch; ++j) {
-      float key[kEach];
-      Widen(keys[j], key);
-      BATON_UNROLL
-      for (int g = 0; g < kGroup; ++g) {
-        float score = 0;
-        if (holds) {
-          BATON_UNROLL
-          for (int e = 0; e < kEach; ++e) score = fmaf(queries[g * head_dim + element + e], key[e], score);
-        }
-        for (int mask = lanes / 2; mask > 0; mask /= 2) score += ShuffleXor(score, mask);
-        weights[g][j] = valid[j] ? score : kNothing;
-      }
-    }
+  const Stored* key_base = static_cast<const Stored*>(a.kv.keys) + ((kv_head << a.block_shift) * head_dim + element);
+  const Stored* value_base =
+      static_cast<const Stored*>(a.kv.values) + ((kv_head << a.block_shift) * head_dim + element);
+
+  for (int split = static_cast<int>(blockIdx.x); split * kSplit < seen.end; split += static_cast<int>(gridDim.x)) {
+    const int first = split * kSplit, last = first + kSplit < seen.end ? first + kSplit : seen.end;
+    if (last <= seen.begin) continue;
+    Softmax<kGroup> state;
     BATON_UNROLL
     for (int g = 0; g < kGroup; ++g) {
-      float maximum = maxima[g];
+      state.maxima[g] = kNothing;
+      state.totals[g] = 0;
       BATON_UNROLL
-      for (int j = 0; j < kBatch; ++j) maximum = fmaxf(maximum, weights[g][j]);
-      const float fade = Fade(maxima[g], maximum);
-      float total = 0;
+      for (int e = 0; e < kEach; ++e) state.sums[g][e] = 0;
+    }
+    for (int base = first + warp * at_once * kBatch; base < last; base += kWarps * at_once * kBatch) {
+      Raw<Stored> keys[kBatch], values[kBatch];
+      bool valid[kBatch];
       BATON_UNROLL
       for (int j = 0; j < kBatch; ++j) {
-        weights[g][j] = Fade(weights[g][j], maximum);
-        total += weights[g][j];
+        const int position = base + j * at_once + lane / lanes;
+        valid[j] = position >= seen.begin && position < last;
+        keys[j] = values[j] = Raw<Stored>{};
+        if (!valid[j] || !holds) continue;
+        const int64_t offset =
+            int64_t{table[position >> a.block_shift]} * a.kv.block_stride + (position & (slots - 1)) * head_dim;
+        keys[j] = *reinterpret_cast<const Raw<Stored>*>(key_base + offset);
+        values[j] = *reinterpret_cast<const Raw<Stored>*>(value_base + offset);
       }
-      maxima[g] = maximum;
-      totals[g] = fmaf(totals[g], fade, total);
+      float weights[kGroup][kBatch];
       BATON_UNROLL
-      for (int e = 0; e < kEach; ++e) sums[g][e] *= fade;
-    }
-    BATON_UNROLL
-    for (int j = 0; j < kBatch; ++j) {
-      float value[kEach];
-      Widen(values[j], value);
+      for (int j = 0; j < kBatch; ++j) {
+        float key[kEach];
+        Widen(keys[j], key);
+        BATON_UNROLL
+        for (int g = 0; g < kGroup; ++g) {
+          float score = 0;
+          if (holds) {
+            BATON_UNROLL
+            for (int e = 0; e < kEach; ++e) score = fmaf(queries[g * head_dim + element + e], key[e], score);
+          }
+          for (int mask = lanes / 2; mask > 0; mask /= 2) score += ShuffleXor(score, mask);
+          weights[g][j] = valid[j] ? score : kNothing;
+        }
+      }
       BATON_UNROLL
       for (int g = 0; g < kGroup; ++g) {
+        float maximum = state.maxima[g];
         BATON_UNROLL
-        for (int e = 0; e < kEach; ++e) sums[g][e] = fmaf(weights[g][j], value[e], sums[g][e]);
+        for (int j = 0; j < kBatch; ++j) maximum = fmaxf(maximum, weights[g][j]);
+        const float fade = Fade(state.maxima[g], maximum);
+        float total = 0;
+        BATON_UNROLL
+        for (int j = 0; j < kBatch; ++j) {
+          weights[g][j] = Fade(weights[g][j], maximum);
+          total += weights[g][j];
+        }
+        state.maxima[g] = maximum;
+        state.totals[g] = fmaf(state.totals[g], fade, total);
+        BATON_UNROLL
+        for (int e = 0; e < kEach; ++e) state.sums[g][e] *= fade;
+      }
+      BATON_UNROLL
+      for (int j = 0; j < kBatch; ++j) {
+        float value[kEach];
+        Widen(values[j], value);
+        BATON_UNROLL
+        for (int g = 0; g < kGroup; ++g) {
+          BATON_UNROLL
+          for (int e = 0; e < kEach; ++e) state.sums[g][e] = fmaf(weights[g][j], value[e], state.sums[g][e]);
+        }
       }
     }
-  }
 
-  BATON_UNROLL
-  for (int g = 0; g < kGroup; ++g) {
-    part_maxima[thread * kGroup + g] = maxima[g];
-    part_totals[thread * kGroup + g] = totals[g];
+    for (int distance = lanes; distance < kWarp; distance *= 2) MergeLanes(state, distance);
+    BlockBarrier();  // nobody reads the parts of the split before any more
     BATON_UNROLL
-    for (int e = 0; e < kEach; ++e) parts[(thread * kGroup + g) * kEach + e] = sums[g][e];
-  }
-  BlockBarrier();
-  // Lanes that shared a position hold different elements; those `lanes` apart hold other positions.
-  for (int i = thread; i < group * head_dim; i += kThreads) {
-    const int g = i / head_dim, e = i % head_dim;
-    float maximum = kNothing, total = 0, sum = 0;
-    for (int part = e / kEach; part < kThreads; part += lanes) maximum = fmaxf(maximum, part_maxima[part * kGroup + g]);
-    for (int part = e / kEach; part < kThreads; part += lanes) {
-      const float fade = Fade(part_maxima[part * kGroup + g], maximum);
-      total = fmaf(part_totals[part * kGroup + g], fade, total);
-      sum = fmaf(parts[(part * kGroup + g) * kEach + e % kEach], fade, sum);
+    for (int g = 0; g < kGroup; ++g) {
+      if (lane == 0) {
+        part_maxima[warp * kGroup + g] = state.maxima[g];
+        part_totals[warp * kGroup + g] = state.totals[g];
+      }
+      if (lane < lanes && holds) StoreFloats(state.sums[g], parts + (warp * kGroup + g) * head_dim + element);
     }
-    const int64_t split = (row * a.heads + first_head + g) * a.splits + blockIdx.x;
-    a.sums[split * head_dim + e] = sum;
-    if (e == 0) {
-      a.maxima[split] = maximum;
-      a.totals[split] = total;
+    BlockBarrier();
+    for (int i = thread; i < group * head_dim; i += kThreads) {
+      const int g = i / head_dim, e = i % head_dim;
+      float maximum = kNothing, total = 0, sum = 0;
+      BATON_UNROLL
+      for (int part = 0; part < kWarps; ++part) maximum = fmaxf(maximum, part_maxima[part * kGroup + g]);
+      BATON_UNROLL
+      for (int part = 0; part < kWarps; ++part) {
+        const float fade = Fade(part_maxima[part * kGroup + g], maximum);
+        total = fmaf(part_totals[part * kGroup + g], fade, total);
+        sum = fmaf(parts[part * kGroup * head_dim + i], fade, sum);
+      }
+      const int64_t of_split = (row * a.heads + first_head + g) * a.splits + split;
+      a.sums[of_split * head_dim + e] = sum;
+      if (e == 0) {
+        a.maxima[of_split] = maximum;
+        a.totals[of_split] = total;
+      }
     }
   }
 }
@@ -190,7 +234,7 @@ __global__ void MergeKernel(Arguments a, T* out) {
   const int64_t splits = (row * a.heads + blockIdx.x) * a.splits;
   float maximum = kNothing;
   for (int split = begin; split < end; ++split) maximum = fmaxf(maximum, a.maxima[splits + split]);
-  for (int e = static_cast<int>(threadIdx.x); e < a.kv.head_dim; e += kThreads) {
+  for (int e = static_cast<int>(threadIdx.x); e < a.kv.head_dim; e += kMergeThreads) {
     float total = 0, sum = 0;
     for (int split = begin; split < end; ++split) {
       const float fade = Fade(a.maxima[splits + split], maximum);
@@ -206,13 +250,15 @@ Error RunGroup(Arguments a, int64_t row_count, void* out, Stream stream) {
   a.passes = static_cast<int>(CeilDiv(a.group, kGroup));
   int lanes = 1;
   while (lanes * kEach < a.kv.head_dim) lanes *= 2;
-  const size_t shared = SharedBytes<float>(kGroup * a.kv.head_dim) + SharedBytes<float>(kThreads * kGroup * kEach) +
-                        2 * SharedBytes<float>(kThreads * kGroup);
+  const size_t shared =
+      (1 + kWarps) * SharedBytes<float>(kGroup * a.kv.head_dim) + 2 * SharedBytes<float>(kWarps * kGroup);
   const auto rows = static_cast<unsigned>(row_count);
-  const dim3 grid(static_cast<unsigned>(a.splits), static_cast<unsigned>(a.kv.kv_heads * a.passes), rows);
+  const auto others = static_cast<unsigned>(a.kv.kv_heads * a.passes);
+  const auto splits = std::min(static_cast<unsigned>(a.splits), CeilDiv(kBlocks, int64_t{others} * row_count));
+  const dim3 grid(splits, others, rows);
   const Error error = Launch(DecodeKernel<T, Stored, kGroup>, {grid, dim3(kThreads), shared, stream}, a, lanes);
   if (error != Error::kNone) return error;
-  return Launch(MergeKernel<T>, {dim3(static_cast<unsigned>(a.heads), rows), dim3(kThreads), 0, stream}, a,
+  return Launch(MergeKernel<T>, {dim3(static_cast<unsigned>(a.heads), rows), dim3(kMergeThreads), 0, stream}, a,
                 static_cast<T*>(out));
 }
 
@@ -233,7 +279,9 @@ uint64_t DecodeAttentionWorkspace(const DecodeAttentionShape& shape, int32_t hea
 
 Error DecodeAttention(const DecodeAttentionShape& shape, const PagedKv& kv, const PagedRows& rows, int64_t row_count,
                       const void* queries, void* out, void* workspace, Stream stream) {
-  if (kv.head_dim % kEach != 0 || kv.head_dim > kWarp * kEach || shape.heads % kv.kv_heads != 0) {
+  if (row_count == 0) return Error::kNone;
+  if (kv.head_dim % kEach != 0 || kv.head_dim > kWarp * kEach || shape.heads % kv.kv_heads != 0 ||
+      !std::has_single_bit(static_cast<unsigned>(kv.block_size))) {
     return Error::kInvalidValue;
   }
   const int64_t splits = Splits(shape);
@@ -246,6 +294,7 @@ Error DecodeAttention(const DecodeAttentionShape& shape, const PagedKv& kv, cons
                             .group = shape.heads / kv.kv_heads,
                             .passes = 1,
                             .window = shape.window,
+                            .block_shift = std::countr_zero(static_cast<unsigned>(kv.block_size)),
                             .scale = shape.scale * kv.key_scale * kLog2E,
                             .splits = static_cast<int>(splits),
                             .q_stride = shape.q_stride,

@@ -1,3 +1,4 @@
+#include <bit>
 #include <cmath>
 #include <type_traits>
 
@@ -23,7 +24,8 @@ struct Arguments {
   const PrefillTile* tiles;
   int heads, group;
   int window;
-  float scale;  // of scores in powers of two
+  int block_shift;  // positions a block has, as a power of two
+  float scale;      // of scores in powers of two
   int64_t q_stride;
   const void* queries;
   void* out;
@@ -36,25 +38,40 @@ __device__ __forceinline__ int At(int row, int chunk) {
   return row * kHeadDim + (chunk ^ (row % 8)) * kChunk;
 }
 
-// Starts copying positions [start, start + kTile) of keys or values; those at and beyond `end` become zero. Numbers
-// stored as fp8 are widened, exactly, and are there when this returns.
+// Eight numbers, or zeros when not `valid`. Those stored as fp8 are widened, exactly, and are there when this returns;
+// others when the copies are waited for.
+template <typename T, typename Stored>
+__device__ __forceinline__ void CopyChunk(T* to, const Stored* from, bool valid) {
+  if constexpr (std::is_same_v<T, Stored>) {
+    CopyAsync16(to, from, valid);
+  } else {
+    float numbers[kChunk] = {};
+    if (valid) LoadFloats(from, numbers);
+    StoreFloats(numbers, to);
+  }
+}
+
+// Starts copying keys and values of positions [start, start + kTile); those at and beyond `end` become zero.
 template <typename T, typename Stored, int kHeadDim>
-__device__ __forceinline__ void CopyTile(const Arguments& a, const BlockId* table, const void* base, int kv_head,
-                                         int start, int end, T* to) {
+__device__ __forceinline__ void CopyTile(const Arguments& a, const BlockId* table, int kv_head, int start, int end,
+                                         T* keys, T* values) {
   constexpr int kChunks = kHeadDim / kChunk;
-  for (int i = static_cast<int>(threadIdx.x); i < kTile * kChunks; i += kThreads) {
-    const int row = i / kChunks, chunk = i % kChunks, position = start + row;
-    const auto* from = static_cast<const Stored*>(base);
-    if (position < end) {
-      from += int64_t{table[position / a.kv.block_size]} * a.kv.block_stride +
-              (int64_t{kv_head} * a.kv.block_size + position % a.kv.block_size) * kHeadDim + chunk * kChunk;
-    }
-    if constexpr (std::is_same_v<T, Stored>) {
-      CopyAsync16(to + At<kHeadDim>(row, chunk), from, position < end);
-    } else {
-      float numbers[kChunk] = {};
-      if (position < end) LoadFloats(from, numbers);
-      StoreFloats(numbers, to + At<kHeadDim>(row, chunk));
+  const int slots = 1 << a.block_shift;
+  const auto* key_base = static_cast<const Stored*>(a.kv.keys);
+  const auto* value_base = static_cast<const Stored*>(a.kv.values);
+  constexpr int kAtOnce = 2;  // whose entries of the table are under way together
+  for (int first = static_cast<int>(threadIdx.x); first < kTile * kChunks; first += kAtOnce * kThreads) {
+    BATON_UNROLL
+    for (int j = 0; j < kAtOnce; ++j) {
+      const int i = first + j * kThreads;
+      const int row = i / kChunks, chunk = i % kChunks, position = start + row;
+      int64_t offset = 0;
+      if (position < end) {
+        offset = int64_t{table[position >> a.block_shift]} * a.kv.block_stride +
+                 ((kv_head << a.block_shift) + (position & (slots - 1))) * kHeadDim + chunk * kChunk;
+      }
+      CopyChunk(keys + At<kHeadDim>(row, chunk), key_base + offset, position < end);
+      CopyChunk(values + At<kHeadDim>(row, chunk), value_base + offset, position < end);
     }
   }
 }
@@ -65,14 +82,15 @@ __global__ void __launch_bounds__(kThreads, 2) PrefillKernel(Arguments a) {
   constexpr int kScoreTiles = kTile / 8;   // of 8 positions
   constexpr int kOutTiles = kHeadDim / 8;  // of 8 elements of head_dim
   constexpr int kTileElements = kTile * kHeadDim;
-  const PrefillTile tile = a.tiles[blockIdx.x];
+  const PrefillTile tile = a.tiles[gridDim.x - 1 - blockIdx.x];  // the last of a prompt, which see most, begin first
   const int kv_head = static_cast<int>(blockIdx.y);
   const BlockId* table = a.block_tables + int64_t{tile.sequence} * a.table_stride;
   const int lane = Lane(), warp = WarpIndex();
   const int row_count = tile.queries * a.group;
   const auto position_of = [&](int row) { return tile.position + ((row < row_count ? row : row_count - 1) / a.group); };
   const int end = position_of(tile.first + kPrefillRows - 1) + 1;
-  const int lowest = a.window == 0 ? 0 : position_of(tile.first) - a.window + 1;
+  const int first_position = position_of(tile.first);
+  const int lowest = a.window == 0 ? 0 : first_position - a.window + 1;
   const int begin = lowest > 0 ? lowest / kTile * kTile : 0;
 
   SharedArena shared;
@@ -89,12 +107,12 @@ __global__ void __launch_bounds__(kThreads, 2) PrefillKernel(Arguments a) {
     }
     CopyAsync16(query_tile + At<kHeadDim>(row, chunk), from, packed < row_count);
   }
-  CopyTile<T, Stored, kHeadDim>(a, table, a.kv.keys, kv_head, begin, end, key_tiles);
-  CopyTile<T, Stored, kHeadDim>(a, table, a.kv.values, kv_head, begin, end, value_tiles);
+  CopyTile<T, Stored, kHeadDim>(a, table, kv_head, begin, end, key_tiles, value_tiles);
   CommitCopies();
 
   float out[kOutTiles][4] = {};
   // Of the two rows that this lane's accumulators belong to: lane / 4 and 8 below it.
+  // Maxima are those of unscaled scores.
   float maxima[2] = {kNothing, kNothing}, totals[2] = {};
   const int first_row = tile.first + warp * kWarpRows + lane / 4;
   const int positions[2] = {position_of(first_row), position_of(first_row + 8)};
@@ -107,9 +125,7 @@ __global__ void __launch_bounds__(kThreads, 2) PrefillKernel(Arguments a) {
     WaitCopies<0>();
     BlockBarrier();  // this tile is there for all, and nobody reads the other stage any more
     if (start + kTile < end) {
-      CopyTile<T, Stored, kHeadDim>(a, table, a.kv.keys, kv_head, start + kTile, end,
-                                    key_tiles + (stage ^ 1) * kTileElements);
-      CopyTile<T, Stored, kHeadDim>(a, table, a.kv.values, kv_head, start + kTile, end,
+      CopyTile<T, Stored, kHeadDim>(a, table, kv_head, start + kTile, end, key_tiles + (stage ^ 1) * kTileElements,
                                     value_tiles + (stage ^ 1) * kTileElements);
       CommitCopies();
     }
@@ -129,6 +145,8 @@ __global__ void __launch_bounds__(kThreads, 2) PrefillKernel(Arguments a) {
       }
     }
 
+    // Most tiles lie whole before every row of the block, and need no mask.
+    const bool masked = start + kTile > first_position + 1 || a.window != 0;
     BATON_UNROLL
     for (int half = 0; half < 2; ++half) {
       float maximum = maxima[half];
@@ -136,23 +154,25 @@ __global__ void __launch_bounds__(kThreads, 2) PrefillKernel(Arguments a) {
       for (int n = 0; n < kScoreTiles; ++n) {
         BATON_UNROLL
         for (int i = 2 * half; i < 2 * half + 2; ++i) {
-          const int position = start + n * 8 + lane % 4 * 2 + i % 2;
-          const bool seen = position <= positions[half] && (a.window == 0 || position > positions[half] - a.window);
-          scores[n][i] = seen ? scores[n][i] * a.scale : kNothing;
+          if (masked) {
+            const int position = start + n * 8 + lane % 4 * 2 + i % 2;
+            const bool seen = position <= positions[half] && (a.window == 0 || position > positions[half] - a.window);
+            if (!seen) scores[n][i] = kNothing;
+          }
           maximum = fmaxf(maximum, scores[n][i]);
         }
       }
       maximum = fmaxf(maximum, ShuffleXor(maximum, 1));
       maximum = fmaxf(maximum, ShuffleXor(maximum, 2));
-      const float base = maximum == kNothing ? 0.0f : maximum;
-      const float fade = Exp2(maxima[half] - base);
+      const float base = maximum == kNothing ? 0.0f : maximum * a.scale;
+      const float fade = Exp2(fmaf(maxima[half], a.scale, -base));
       maxima[half] = maximum;
       totals[half] *= fade;
       BATON_UNROLL
       for (int n = 0; n < kScoreTiles; ++n) {
         BATON_UNROLL
         for (int i = 2 * half; i < 2 * half + 2; ++i) {
-          scores[n][i] = Exp2(scores[n][i] - base);
+          scores[n][i] = Exp2(fmaf(scores[n][i], a.scale, -base));
           totals[half] += scores[n][i];
         }
       }
@@ -220,7 +240,10 @@ bool TakesPrefill(const PagedKv& kv) {
 Error PrefillAttention(const PrefillAttentionShape& shape, const PagedKv& kv, const BlockId* block_tables,
                        int32_t table_stride, const PrefillTile* tiles, int64_t tile_count, const void* queries,
                        void* out, Stream stream) {
-  if (!TakesPrefill(kv) || shape.heads % kv.kv_heads != 0) return Error::kInvalidValue;
+  if (!TakesPrefill(kv) || shape.heads % kv.kv_heads != 0 ||
+      !std::has_single_bit(static_cast<unsigned>(kv.block_size)) || !(shape.scale > 0)) {
+    return Error::kInvalidValue;
+  }
   const Arguments arguments{.kv = kv,
                             .block_tables = block_tables,
                             .table_stride = table_stride,
@@ -228,6 +251,7 @@ Error PrefillAttention(const PrefillAttentionShape& shape, const PagedKv& kv, co
                             .heads = shape.heads,
                             .group = shape.heads / kv.kv_heads,
                             .window = shape.window,
+                            .block_shift = std::countr_zero(static_cast<unsigned>(kv.block_size)),
                             .scale = shape.scale * kLog2E * (kv.fp8 ? kv.key_scale : 1.0f),
                             .q_stride = shape.q_stride,
                             .queries = queries,

@@ -39,7 +39,7 @@ inline void AppendPrefillTiles(int32_t sequence, int32_t first_row, int32_t quer
 struct PrefillAttentionShape {
   int32_t heads = 0;     // a multiple of kv_heads
   int32_t window = 0;    // 0: all; W: position p sees (p - W, p]
-  float scale = 1.0f;    // of the scores
+  float scale = 1.0f;    // of the scores; above 0
   int64_t q_stride = 0;  // elements from a row's queries to the next's; a multiple of 8
 };
 

@@ -28,7 +28,7 @@ class Bundle(unittest.TestCase):
         cls.programs = sorted(glob.glob(os.path.join(BUNDLE, "gpu_*")))
 
     def test_has_all_programs(self):
-        self.assertEqual(["gpu_bench", "gpu_kernels_test", "gpu_models_test", "gpu_report",
+        self.assertEqual(["gpu_bench", "gpu_kernels_test", "gpu_models_test", "gpu_nccl_handoff_test", "gpu_report",
                           "gpu_runner_test", "gpu_staged_handoff_test"], [os.path.basename(p) for p in self.programs])
 
     def test_needs_no_library_but_glibc(self):

@@ -6,25 +6,32 @@
 #include <vector>
 
 #include "common/base/status.h"
+#include "common/sampling/sampler.h"
 #include "tests/gpu/attention_bench.h"
 #include "tests/gpu/measures.h"
 
 namespace baton {
 namespace {
 
-// A step whose sequences all get their next token. Every round runs the same positions: what they hold is random
-// anyway.
+// A step whose sequences all get their next token, the likeliest, as a worker's do. Every round runs the same
+// positions: what they hold is random anyway.
 absl::StatusOr<double> StepSeconds(const BenchEngine& engine, CudaRunner& runner,
                                    const std::vector<std::vector<BlockId>>& tables, uint32_t position,
                                    uint32_t tokens) {
   std::vector<TokenId> ids(tokens);
   for (uint32_t i = 0; i < tokens; ++i) ids[i] = static_cast<TokenId>(i * 7919 % runner.vocab_size());
+  SamplingParams greedy;
+  greedy.temperature = 0;
+  std::vector<Sampler> samplers;
+  for (size_t i = 0; i < tables.size(); ++i)
+    samplers.emplace_back(greedy, 0, runner.vocab_size(), ids, std::span<const TokenId>());
+  std::vector<StepSample> samples(tables.size());
   std::vector<StepSequence> batch;
-  for (const std::vector<BlockId>& table : tables) {
-    batch.push_back({.tokens = ids, .position = position, .blocks = table, .wants_logits = true});
+  for (size_t i = 0; i < tables.size(); ++i) {
+    samples[i].sampler = &samplers[i];
+    batch.push_back({.tokens = ids, .position = position, .blocks = tables[i], .samples = {&samples[i], 1}});
   }
-  std::vector<std::span<float>> logits(batch.size());
-  return SecondsOf(engine.stream(), engine.shape().rounds, [&] { return runner.Step(batch, logits); });
+  return SecondsOf(engine.stream(), engine.shape().rounds, [&] { return runner.Step(batch, {}); });
 }
 
 }  // namespace

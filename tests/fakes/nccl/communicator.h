@@ -7,9 +7,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 namespace baton::stand_in {
@@ -41,14 +43,19 @@ struct Collective {
 // All ranks of ncclCommInitAll; shared with their work in streams.
 struct Clique {
   std::mutex mutex;
-  std::vector<int> devices;              // by rank
-  std::vector<uint64_t> begun;           // collectives, by rank
-  std::map<uint64_t, Collective> calls;  // by their number
+  std::vector<int> devices;                            // by rank
+  std::vector<uint64_t> begun;                         // collectives, by rank
+  std::map<uint64_t, Collective> calls;                // by their number
+  std::deque<std::pair<const void*, size_t>> to_self;  // sends of this group that wait for their receive
   ncclResult_t state = ncclSuccess;
   bool aborted = false;
 
   bool over() const { return aborted || state != ncclSuccess; }
 };
+
+// What ncclSend and ncclRecv are for a member of a clique: a rank may send to itself, in a group, sends first.
+ncclResult_t SendToSelf(const void* from, size_t count, int peer, ncclComm* communicator);
+ncclResult_t ReceiveFromSelf(void* to, size_t count, int peer, ncclComm* communicator, cudaStream_t stream);
 
 }  // namespace baton::stand_in
 

@@ -173,6 +173,7 @@ ncclResult_t ncclCommAbort(ncclComm_t communicator) {
 
 ncclResult_t ncclSend(const void* from, size_t count, ncclDataType_t, int peer, ncclComm_t communicator,
                       cudaStream_t stream) {
+  if (communicator->clique != nullptr) return baton::stand_in::SendToSelf(from, count, peer, communicator);
   const ncclResult_t begun = Begin(communicator, count, peer);
   if (begun != ncclInProgress) return begun;
   Message message{count, static_cast<std::byte*>(const_cast<void*>(from)), 0, count};
@@ -185,6 +186,7 @@ ncclResult_t ncclSend(const void* from, size_t count, ncclDataType_t, int peer, 
 }
 
 ncclResult_t ncclRecv(void* to, size_t count, ncclDataType_t, int peer, ncclComm_t communicator, cudaStream_t stream) {
+  if (communicator->clique != nullptr) return baton::stand_in::ReceiveFromSelf(to, count, peer, communicator, stream);
   const ncclResult_t begun = Begin(communicator, count, peer);
   if (begun != ncclInProgress) return begun;
   Message message{count, static_cast<std::byte*>(to)};

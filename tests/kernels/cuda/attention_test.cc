@@ -276,6 +276,18 @@ double RelativeError(const std::vector<float>& actual, const std::vector<float>&
   return std::sqrt(error / size);
 }
 
+// A grid has fewer blocks than rows, heads and splits: a block then takes several splits.
+TEST_F(CudaAttention, ADecodedRowsBitsAreTheSameAmongAThousandOthers) {
+  const Shape shape{.dtype = DType::kF32, .heads = 4, .kv_heads = 2};
+  const Pool pool(shape, {1700}, 1);
+  const std::vector<Queries> one = {{0, 1699, 1}}, among_padding = {{0, 1699, 1}, {0, -1100, 1100}};
+  const std::vector<float> queries = RandomQueries(shape, among_padding);
+  const std::vector<float> of_many = Decoded(shape, pool, among_padding, queries, 1700);
+  const std::vector<float> of_one = Decoded(shape, pool, one, {queries.begin(), queries.begin() + shape.width()}, 1700);
+  ExpectSameBits(of_one.data(), of_many.data(), shape.width());
+  ExpectClose(shape.dtype, of_one, InDoublePrecision(shape, pool, one, queries), 4);
+}
+
 // Keys and values go through rope_kv's store, without a rotation, so that their rounding to fp8 is the kernel's own.
 TEST_F(CudaAttention, KeysAndValuesStoredAsFp8AreReadWithinTheirRounding) {
   constexpr int32_t kLength = 90;

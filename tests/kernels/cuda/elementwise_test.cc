@@ -44,7 +44,7 @@ TEST_F(Elementwise, EmbeddingTakesTheRowsOfItsTokens) {
 TEST_F(Elementwise, RmsNormAddsDeltaAndBiasToTheResidualStreamFirst) {
   constexpr int64_t kRows = 3;
   constexpr float kEps = 1e-6f;
-  for (const int64_t width : {64, 100, 896}) {
+  for (const int64_t width : {64, 100, 896, 5004}) {
     for (const DType dtype : kActivationFormats) {
       for (const int added : {0, 1, 2}) {  // nothing, delta, delta and bias
         SCOPED_TRACE(std::to_string(width) + " " + std::to_string(added));
@@ -106,6 +106,12 @@ TEST_F(Elementwise, PartsOfADeltaAreAddedInTheirOrder) {
       });
     }
   }
+}
+
+TEST_F(Elementwise, WidthsOfNoWholePacksAreRefused) {
+  EXPECT_EQ(cuda::AddRmsNorm(DType::kF32, nullptr, nullptr, nullptr, nullptr, 1e-6f, 1, 102, nullptr, stream()),
+            cuda::Error::kInvalidValue);
+  EXPECT_EQ(cuda::Embedding(DType::kF32, nullptr, nullptr, 1, 102, nullptr, stream()), cuda::Error::kInvalidValue);
 }
 
 TEST_F(Elementwise, ARowsNormDoesNotDependOnTheNumberOfRows) {

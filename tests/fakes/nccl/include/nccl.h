@@ -10,7 +10,7 @@
 //   ends it.
 // The devices of one process (ncclCommInitAll) take collectives: those of a rank run in its stream, in order, and wait
 // there for all others; they may be recorded in graphs. Sums are in the order of ranks. Calls for several ranks stand
-// in a group.
+// in a group. A rank may send to itself, in a group, before it receives.
 
 #include <cuda_runtime.h>
 
