@@ -23,7 +23,6 @@ struct LaunchShape {
 template <typename... Parameters, typename... Arguments>
 Error Launch(void (*kernel)(Parameters...), const LaunchShape& shape, const Arguments&... arguments) {
   if (shape.grid.x == 0 || shape.grid.y == 0 || shape.grid.z == 0) return Error::kNone;
-#if defined(__CUDACC__)
   constexpr size_t kAlwaysAllowed = 48 << 10;
   const void* function = reinterpret_cast<const void*>(kernel);
   if (shape.shared_bytes > kAlwaysAllowed) {
@@ -31,6 +30,7 @@ Error Launch(void (*kernel)(Parameters...), const LaunchShape& shape, const Argu
                                                    static_cast<int>(shape.shared_bytes));
     if (error != cudaSuccess) return static_cast<Error>(error);
   }
+#if defined(__CUDACC__)
   const auto launch = [&](Parameters... parameters) {
     void* pointers[] = {&parameters...};
     return cudaLaunchKernel(function, shape.grid, shape.block, pointers, shape.shared_bytes, shape.stream);
@@ -38,7 +38,7 @@ Error Launch(void (*kernel)(Parameters...), const LaunchShape& shape, const Argu
   return static_cast<Error>(launch(arguments...));
 #else
   return static_cast<Error>(stand_in::LaunchKernel(
-      shape.grid, shape.block, shape.shared_bytes, shape.stream, [=] { kernel(arguments...); },
+      function, shape.grid, shape.block, shape.shared_bytes, shape.stream, [=] { kernel(arguments...); },
       stand_in::WordsOf(arguments...)));
 #endif
 }

@@ -206,7 +206,14 @@ void* BlockRunner::TakeShared(size_t bytes) {
   return shared_[index].memory.get();
 }
 
+void BlockRunner::CheckAligned(const void* address, size_t bytes, const char* what) {
+  const size_t beyond = reinterpret_cast<uintptr_t>(address) % bytes;
+  if (beyond != 0) Fail(" ", what, " ", beyond, " bytes beyond a multiple of ", bytes);
+}
+
 void BlockRunner::CopyAsync(void* to, const void* from, size_t bytes, size_t valid) {
+  CheckAligned(to, bytes, "copies to");
+  if (valid > 0) CheckAligned(from, bytes, "copies from");
   threads_[current_].open_copies.push_back({to, from, bytes, valid});
 }
 

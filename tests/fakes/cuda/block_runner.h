@@ -4,7 +4,8 @@
 // barrier, then another goes on. What CUDA leaves undefined ends the launch with an error that says where:
 //   - a thread ends while others wait at a barrier, or waits at one that others have passed by their end;
 //   - threads of a block wait at different block barriers;
-//   - threads take shared memory of different sizes, or more than the launch asked for.
+//   - threads take shared memory of different sizes, or more than the launch asked for;
+//   - an address of an asynchronous copy or of a tensor-core tile's row is not aligned to 16 bytes.
 // Shared arrays are heap allocations of their exact size, filled with 0xff before each block, so AddressSanitizer sees
 // an access beyond an end, and a read of what nobody wrote gives NaN. Asynchronous copies happen when they are waited
 // for.
@@ -74,6 +75,8 @@ class BlockRunner {
   // next exchange.
   const uint32_t (*Exchange(const uint32_t* words, size_t count))[kExchangeWords];
   void* TakeShared(size_t bytes);
+  // Ends the launch unless `address` is a multiple of `bytes`, as a device would.
+  void CheckAligned(const void* address, size_t bytes, const char* what);
   void CopyAsync(void* to, const void* from, size_t bytes, size_t valid);
   void CommitCopies();
   // Until at most `newest` committed groups are not there yet.

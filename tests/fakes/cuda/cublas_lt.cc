@@ -121,6 +121,11 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t product, co
       }
     }
   };
+  // What algorithms are chosen for, unless a preference says otherwise.
+  constexpr uintptr_t kAlignment = 256;
+  for (const void* matrix : {a, b, static_cast<const void*>(d)}) {
+    if (reinterpret_cast<uintptr_t>(matrix) % kAlignment != 0) return CUBLAS_STATUS_INVALID_VALUE;
+  }
   const cudaError_t error = baton::stand_in::Enqueue(stream, multiply, {a, b, d, workspace});
   return error == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
 }

@@ -63,6 +63,9 @@ struct Allocation {
 };
 using Allocations = std::map<const std::byte*, Allocation>;
 
+constexpr size_t kSharedBytes = size_t{48} << 10;
+constexpr int kMostSharedBytes = 227 << 10;
+
 // Every call takes the lock, and work runs under it.
 struct Machine {
   std::recursive_mutex mutex;
@@ -72,6 +75,7 @@ struct Machine {
   Allocations device_memory, pinned_memory;
   size_t allocated = 0;
   std::optional<uint64_t> order_seed;
+  std::map<const void*, size_t> shared_bytes;  // what cudaFuncSetAttribute allowed a kernel
   uint64_t kernels = 0, graphs = 0;
   cudaError_t last_error = cudaSuccess;
   int captures = 0;
@@ -237,6 +241,8 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaSuccess";
     case cudaErrorInvalidValue:
       return "cudaErrorInvalidValue";
+    case cudaErrorInvalidConfiguration:
+      return "cudaErrorInvalidConfiguration";
     case cudaErrorMemoryAllocation:
       return "cudaErrorMemoryAllocation";
     case cudaErrorInsufficientDriver:
@@ -441,6 +447,15 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t, cudaEvent_t) 
   return cudaSuccess;
 }
 
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
+  Lock lock(TheMachine().mutex);
+  if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 || value > kMostSharedBytes) {
+    return Remember(cudaErrorInvalidValue);
+  }
+  TheMachine().shared_bytes[kernel] = static_cast<size_t>(value);
+  return cudaSuccess;
+}
+
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long) {
   *executable = new CUgraphExec_st{graph->operations};
   return cudaSuccess;
@@ -470,9 +485,19 @@ int DeviceOf(cudaStream_t stream) {
   return OrDefault(stream)->device;
 }
 
-cudaError_t LaunchKernel(dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream, std::function<void()> body,
-                         const Words& words) {
+cudaError_t LaunchKernel(const void* kernel, dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
+                         std::function<void()> body, const Words& words) {
   Lock lock(TheMachine().mutex);
+  const size_t threads = size_t{block.x} * block.y * block.z;
+  if (threads == 0 || threads > 1024 || block.z > 64 || size_t{grid.x} * grid.y * grid.z == 0 || grid.x > 0x7fffffff ||
+      grid.y > 65535 || grid.z > 65535) {
+    return Remember(cudaErrorInvalidConfiguration);
+  }
+  const auto allowed = TheMachine().shared_bytes.find(kernel);
+  if (shared_bytes >
+      (allowed == TheMachine().shared_bytes.end() ? kSharedBytes : std::max(kSharedBytes, allowed->second))) {
+    return Remember(cudaErrorInvalidValue);
+  }
   if (const cudaError_t error = CheckLaunch(stream, words); error != cudaSuccess) return error;
   BlockRunner::Launch launch{
       {grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, shared_bytes, std::move(body), TheMachine().order_seed};

@@ -149,10 +149,66 @@ TEST_F(StandIn, SharedMemoryBeyondWhatTheLaunchAskedForIsAnError) {
 }
 
 TEST_F(StandIn, BlocksOfOddSizesAreErrors) {
-  for (const unsigned threads : {0u, 33u, 1056u}) {
-    Expect(Launch(LeaveEarly, {dim3(1), dim3(threads), 0, stream()}, -1));
-    EXPECT_THAT(ErrorOfKernel(), HasSubstr("whole warps"));
+  Expect(Launch(LeaveEarly, {dim3(1), dim3(33), 0, stream()}, -1));
+  EXPECT_THAT(ErrorOfKernel(), HasSubstr("whole warps"));
+}
+
+TEST_F(StandIn, LaunchesBeyondWhatADeviceTakesAreRefused) {
+  const auto launch = [&](dim3 grid, dim3 block, size_t shared_bytes) {
+    return static_cast<int>(Launch(LeaveEarly, {grid, block, shared_bytes, stream()}, -1));
+  };
+  EXPECT_EQ(launch(dim3(1), dim3(0), 0), cudaErrorInvalidConfiguration);
+  EXPECT_EQ(launch(dim3(1), dim3(1056), 0), cudaErrorInvalidConfiguration);
+  EXPECT_EQ(launch(dim3(1), dim3(1, 1, 96), 0), cudaErrorInvalidConfiguration);
+  EXPECT_EQ(launch(dim3(1, 65536), dim3(32), 0), cudaErrorInvalidConfiguration);
+  EXPECT_EQ(launch(dim3(1, 1, 65536), dim3(32), 0), cudaErrorInvalidConfiguration);
+  EXPECT_EQ(launch(dim3(1), dim3(32), (227 << 10) + 1), cudaErrorInvalidValue);
+  EXPECT_EQ(launch(dim3(1), dim3(32), 227 << 10), cudaSuccess);
+  EXPECT_TRUE(device_stream().Synchronize().ok());
+}
+
+__global__ void NothingAtAll() {}
+
+TEST_F(StandIn, MuchSharedMemoryMustBeAllowedFirst) {
+  const void* kernel = reinterpret_cast<const void*>(NothingAtAll);
+  const auto launch = [&](size_t shared_bytes) {
+    return stand_in::LaunchKernel(kernel, dim3(1), dim3(32), shared_bytes, stream(), [] {}, {});
+  };
+  EXPECT_EQ(launch(48 << 10), cudaSuccess);
+  EXPECT_EQ(launch((48 << 10) + 16), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 64 << 10), cudaSuccess);
+  EXPECT_EQ(launch(64 << 10), cudaSuccess);
+  EXPECT_EQ(launch((64 << 10) + 16), cudaErrorInvalidValue);
+  EXPECT_TRUE(device_stream().Synchronize().ok());
+}
+
+__global__ void CopyFrom(const int* in, int elements_beyond, bool into) {
+  SharedArena shared;
+  int* numbers = shared.Take<int>(8);
+  cuda::CopyAsync16(numbers + (into ? elements_beyond : 0), in + (into ? 0 : elements_beyond), true);
+  cuda::CommitCopies();
+  cuda::WaitCopies<0>();
+}
+
+__global__ void LoadTile(int elements_beyond) {
+  SharedArena shared;
+  uint16_t* numbers = shared.Take<uint16_t>(512);
+  uint32_t matrices[4];
+  cuda::LoadMatrices(matrices, numbers + 8 * Lane() + elements_beyond);
+}
+
+TEST_F(StandIn, CopiesAndTilesThatAreNotAlignedAreErrors) {
+  const int* in = ToDevice(std::vector<int>(8));
+  for (const bool into : {false, true}) {
+    Expect(Launch(CopyFrom, {dim3(1), dim3(32), SharedBytes<int>(8), stream()}, in, 4, into));
+    EXPECT_TRUE(device_stream().Synchronize().ok());
+    Expect(Launch(CopyFrom, {dim3(1), dim3(32), SharedBytes<int>(8), stream()}, in, 2, into));
+    EXPECT_THAT(ErrorOfKernel(), HasSubstr(into ? "copies to 8 bytes beyond" : "copies from 8 bytes beyond"));
   }
+  Expect(Launch(LoadTile, {dim3(1), dim3(32), SharedBytes<uint16_t>(512), stream()}, 0));
+  EXPECT_TRUE(device_stream().Synchronize().ok());
+  Expect(Launch(LoadTile, {dim3(1), dim3(32), SharedBytes<uint16_t>(512), stream()}, 4));
+  EXPECT_THAT(ErrorOfKernel(), HasSubstr("loads a tile's row 8 bytes beyond a multiple of 16"));
 }
 
 __global__ void ReadWithoutWaiting(const int* in, int* out, bool wait) {

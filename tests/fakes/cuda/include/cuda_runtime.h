@@ -26,6 +26,7 @@ enum cudaError_t {
   cudaSuccess = 0,
   cudaErrorInvalidValue = 1,
   cudaErrorMemoryAllocation = 2,
+  cudaErrorInvalidConfiguration = 9,
   cudaErrorInsufficientDriver = 35,
   cudaErrorNoDevice = 100,
   cudaErrorInvalidDevice = 101,
@@ -96,6 +97,9 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaEventQuery(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end);
 
+// More than 48 KiB of dynamic shared memory must be allowed first, up to 227 KiB.
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value);
+
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long flags);
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream);
 cudaError_t cudaGraphDestroy(cudaGraph_t graph);
@@ -122,8 +126,9 @@ Words WordsOf(const Arguments&... arguments) {
 }
 
 // What `kernel<<<grid, block, shared_bytes, stream>>>(...)` is on a device; `body` is one thread's run.
-cudaError_t LaunchKernel(dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream, std::function<void()> body,
-                         const Words& words);
+// `kernel` is known to cudaFuncSetAttribute. Refused as on a device: extents, and shared memory, beyond what there is.
+cudaError_t LaunchKernel(const void* kernel, dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
+                         std::function<void()> body, const Words& words);
 // Other work of a stream's device, such as a matrix product of the stand-in's cuBLASLt.
 cudaError_t Enqueue(cudaStream_t stream, std::function<void()> work, const Words& words);
 // Work that waits for others, such as a message of the stand-in's NCCL: `attempt` is called again and again until it

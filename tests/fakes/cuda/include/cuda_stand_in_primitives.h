@@ -65,6 +65,7 @@ void WaitCopies() {
 
 template <typename Element>
 void LoadMatricesBy(uint32_t (&matrices)[4], const void* row, const Element& element) {
+  Runner().CheckAligned(row, 16, "loads a tile's row");
   uint32_t address[2];
   std::memcpy(address, &row, sizeof(row));
   const int lane = RunningLane();
