@@ -10,14 +10,20 @@ Duration FromSeconds(double seconds) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
 }
 
-absl::StatusOr<std::vector<int>> ParseDevices(const std::vector<std::string>& texts) {
+// One device a rank: those that were named, else the first.
+absl::StatusOr<std::vector<int>> ParseDevices(const std::vector<std::string>& texts, uint32_t ranks) {
   std::vector<int> devices;
   for (const std::string& text : texts) {
     if (!absl::SimpleAtoi(text, &devices.emplace_back()) || devices.back() < 0) {
       return InvalidArgument("--device is '%s', must be the ordinal of a CUDA device", text);
     }
   }
-  if (devices.size() > 1) return InvalidArgument("--device names %d devices; a worker computes on one", devices.size());
+  if (devices.empty()) {
+    for (uint32_t rank = 0; rank < ranks; ++rank) devices.push_back(static_cast<int>(rank));
+  }
+  if (devices.size() != ranks) {
+    return InvalidArgument("--device names %d devices and --tensor_parallel is %d", devices.size(), ranks);
+  }
   return devices;
 }
 
@@ -42,7 +48,10 @@ void WorkerConfig::AddTo(Flags& flags) {
                   "KV cache format; auto: the weights' own 16-bit format, f32 for f32 files, f16 for quantised ones. "
                   "Engine cpu takes no fp8; engine cuda takes the weights' own and, of 16-bit ones, fp8.");
   flags.Add("threads", &threads, "Threads of the CPU engine; 0: one for each core this process may use.", 0, 1024);
-  flags.Add("device", &devices, "Engine cuda: ordinal of its CUDA device; default: 0.");
+  flags.Add("tensor_parallel", &tensor_parallel,
+            "Engine cuda: devices that compute together, each with its share of weights and KV.", 1, 64);
+  flags.Add("device", &devices,
+            "Engine cuda: ordinals of its CUDA devices, as many as --tensor_parallel; default: the first ones.");
   flags.Add("gpu_memory_utilization", &compute.gpu_memory_utilization,
             "Engine cuda: share of the device's memory for weights, activations and KV pool together.", 0.01, 1);
   flags.Add("cuda_graphs", &compute.cuda_graphs,
@@ -119,9 +128,7 @@ absl::Status WorkerConfig::Finish() {
     return InvalidArgument("--preemption is swap and --swap_gib 0; swapping needs host memory");
   }
   compute.threads = static_cast<int>(threads);
-  if (!devices.empty()) {
-    BATON_ASSIGN_OR_RETURN(compute.devices, ParseDevices(devices));
-  }
+  BATON_ASSIGN_OR_RETURN(compute.devices, ParseDevices(devices, tensor_parallel));
   transport.device = compute.devices.front();
   control.heartbeat = FromSeconds(heartbeat_seconds);
   control.suspect_after = FromSeconds(suspect_seconds);

@@ -29,6 +29,7 @@ struct WorkerConfig {
   std::string model;       // path
   std::string model_name;  // as clients ask for it; empty: the path's last part
   uint32_t threads = 0;
+  uint32_t tensor_parallel = 1;
   std::vector<std::string> devices;
   ComputeOptions compute;
 

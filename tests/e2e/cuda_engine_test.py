@@ -4,6 +4,7 @@ CUDA and an NCCL that run on the host (tests/fakes); nothing here has run on a G
 import os
 import subprocess
 import unittest
+from unittest import mock
 
 from harness import BIN, DEMO, Cluster, Process
 
@@ -55,6 +56,20 @@ class Blocks(unittest.TestCase):
             tight.assert_idle()
 
 
+class TensorParallel(unittest.TestCase):
+    """Its numbers are another sum than one device's: greedy tokens of the two may part at a tie alone, and do not here."""
+
+    def test_two_devices_say_what_one_says(self):
+        greedy = {"max_tokens": 8, "temperature": 0, "ignore_eos": True}
+        with decode_alone() as cluster:
+            expected = tokens(cluster.generate(PROMPT, **greedy))
+        with mock.patch.dict(os.environ, BATON_STAND_IN_DEVICES="2"):
+            for flags in (["--tensor_parallel=2"], ["--tensor_parallel=2", "--device=1,0"]):
+                with decode_alone(*flags) as cluster:
+                    self.assertEqual(tokens(cluster.generate(PROMPT, **greedy)), expected)
+                    cluster.assert_idle()
+
+
 class AtStart(unittest.TestCase):
     def failure(self, program, *flags, env=None):
         process = Process(program, "--model", DEMO, "--port=0", *flags, env=env)
@@ -84,6 +99,12 @@ class AtStart(unittest.TestCase):
     def test_no_device_and_too_few(self):
         self.assertIn("no CUDA device", self.cuda_failure(env={"BATON_STAND_IN_DEVICES": "0"}))
         self.assertIn("CUDA device 3; there are 1", self.cuda_failure("--device=3"))
+        self.assertIn("CUDA device 1; there are 1", self.cuda_failure("--tensor_parallel=2"))
+        self.assertIn("--device names 1 devices and --tensor_parallel is 2", self.cuda_failure("--tensor_parallel=2", "--device=0"))
+
+    def test_heads_that_do_not_divide_are_named(self):
+        error = self.cuda_failure("--tensor_parallel=4", env={"BATON_STAND_IN_DEVICES": "4"})
+        self.assertIn("tensor parallel size 4: the model has 2 KV heads", error)
 
     def test_formats_that_the_engine_does_not_take_are_named(self):
         self.assertIn("--weights is int4", self.cuda_failure("--weights=int4"))
