@@ -68,7 +68,7 @@ class Sender final : public HandoffSender {
     if (target.numerics_hash != context_.self.numerics_hash &&
         !(target.allow_mixed_numerics && context_.self.allow_mixed_numerics)) {
       return FailedPrecondition(
-          "numerics hash %016x of the decode worker, %016x here: --allow_mixed_numerics is not set on both",
+          "numerics hash %016x of the decode worker, %016x here, and they do not both allow mixed numerics",
           target.numerics_hash.value, context_.self.numerics_hash.value);
     }
     if (target.transport != context_.transport->name()) {

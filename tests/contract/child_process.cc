@@ -68,7 +68,11 @@ std::string ChildProcess::Ask(const std::string& line) {
   return ReadLine().value_or("");
 }
 
-void ChildProcess::Signal(int number) const { kill(pid_, number); }
+void ChildProcess::Signal(int number) const {
+  kill(pid_, number);
+  // On a busy machine its other threads go on until the one that takes the signal is given a processor.
+  if (number == SIGSTOP) waitpid(pid_, nullptr, WUNTRACED);
+}
 
 void ChildProcess::Kill() {
   if (pid_ <= 0) return;

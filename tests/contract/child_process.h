@@ -25,7 +25,7 @@ class ChildProcess {
   // One line out, one line back; empty when none came.
   std::string Ask(const std::string& line);
 
-  void Signal(int number) const;
+  void Signal(int number) const;  // SIGSTOP: it stands still on return
   void Kill();  // SIGKILL, and waits until it is gone
   pid_t pid() const { return pid_; }
 

@@ -90,13 +90,15 @@ struct DecodeEnd {
 };
 
 struct PrefillEnd {
-  explicit PrefillEnd(std::shared_ptr<LocalNetwork> network, bool message_puts = false, uint32_t blocks = 64)
+  explicit PrefillEnd(std::shared_ptr<LocalNetwork> network, bool message_puts = false, uint32_t blocks = 64,
+                      bool allow_mixed_numerics = false)
       : transport(MakeLocalTransport(std::move(network), message_puts)),
         memory(transport.AllocatePool(blocks * kTinyLayout.BytesPerBlock()).value()),
         pool_memory(kTinyLayout, memory) {
     FillRandom(memory, 5);
     ControlOptions options;
     options.connect_timeout = std::chrono::seconds(5);
+    options.allow_mixed_numerics = allow_mixed_numerics;
     sender = HandoffSender::Create(options, "prefill", kNumerics, incarnation, &pool_memory, &transport, &clock);
   }
 

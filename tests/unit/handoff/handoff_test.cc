@@ -1,3 +1,6 @@
+#include <algorithm>
+
+#include "common/kv/key_order.h"
 #include "tests/unit/handoff/handoff_rig.h"
 
 namespace baton {
@@ -410,6 +413,31 @@ TEST_P(Handoff, PD_08_OtherNumericsOrLayoutIsRefusedByName) {
   result = prefill_.WaitForResult(2);
   EXPECT_EQ(result.outcome, HandoffOutcome::kRefused);
   EXPECT_THAT(result.reason, HasSubstr("layout hash"));
+}
+
+// Engines of other numerics may keep keys in another order: the writer gives them in the target's.
+TEST_P(Handoff, PD_08_OtherNumericsPairOnlyWhereBothSidesAllowThem) {
+  KvLayout by_slot = kTinyLayout;
+  by_slot.key_order = KeyOrder::kBySlot;
+  ReceiverOptions allowing;
+  allowing.control.allow_mixed_numerics = true;
+  DecodeEnd decode(network_, GetParam(), allowing, 64, NumericsHash{78}, by_slot);
+  prefill_.Begin(decode.Reserve(16).value());
+  const HandoffResult refused = prefill_.WaitForResult();
+  EXPECT_EQ(refused.outcome, HandoffOutcome::kRefused) << "the writer does not allow it";
+  EXPECT_THAT(refused.reason, HasSubstr("both allow mixed numerics"));
+
+  PrefillEnd prefill(network_, GetParam(), 64, true);
+  const LeaseOffer offer = decode.Reserve(32).value();
+  const auto handoff = prefill.Begin(offer);
+  handoff->PushBlocks(32, Blocks({9, 4}));
+  handoff->Commit(32, {{0, 1, false}});
+  EXPECT_EQ(prefill.WaitForResult().outcome, HandoffOutcome::kCommitted) << prefill.WaitForResult().reason;
+  for (size_t i = 0; i < 2; ++i) {
+    std::vector<std::byte> expected(kTinyLayout.BytesPerBlock());
+    CopyBlockInOrder(kTinyLayout, KeyOrder::kBySlot, prefill.Block(i == 0 ? 9 : 4).data(), expected.data());
+    EXPECT_TRUE(std::ranges::equal(decode.Block(offer.blocks[i]), expected)) << "block " << i;
+  }
 }
 
 // An offer whose descriptor lies about the hashes still meets the truth at the hello.
