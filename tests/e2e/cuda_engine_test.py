@@ -1,12 +1,16 @@
-"""--engine=cuda in a worker's process. The workers are the real programs, linked to a
+"""--engine=cuda through router, prefill and decode worker, three processes. The workers are the real programs, linked to a
 CUDA and an NCCL that run on the host (tests/fakes); nothing here has run on a GPU."""
 
+import json
 import os
 import subprocess
 import unittest
 from unittest import mock
 
-from harness import BIN, DEMO, Cluster, Process
+from harness import BIN, DEMO, Cluster, Process, inference_pb2, wait_for_stage
+
+with open(os.path.join(DEMO, "questions.json"), encoding="utf-8") as file:
+    QUESTIONS = dict(list(json.load(file).items())[:6])
 
 STAND_IN = "stand_in"
 # Every step of the stand-in is slow: small pools, few choices, short answers.
@@ -14,6 +18,8 @@ FLAGS = ["--engine=cuda"]
 BLOCK = 24576  # bytes, of the demo model at 16 bit
 SAMPLED = {"max_tokens": 12, "temperature": 0.9, "top_p": 0.95, "top_k": 40, "seed": 11, "ignore_eos": True}
 PROMPT = [3 + (k * 7) % 900 for k in range(50)]
+# Greedy tokens of two engines part where the best two logits are closer than what bf16 rounds away: nats.
+TIE = 0.05
 
 
 def on_cuda(*flags, **arguments):
@@ -28,8 +34,67 @@ def tokens(response):
     return [list(choice.token_ids) for choice in response.choices]
 
 
+class OnOneDeviceEach(unittest.TestCase):
+    """Prefill and decode worker, each with a device of its own."""
+
+    def check_answers(self, transport):
+        with on_cuda(transport=transport, router_flags=["--disaggregation=always"]) as cuda:
+            for question, answer in QUESTIONS.items():
+                with self.subTest(question=question):
+                    response = cuda.generate([("user", question)])
+                    self.assertEqual(response.choices[0].text, answer)
+                    self.assertEqual(response.choices[0].finish_reason, inference_pb2.FINISH_REASON_STOP)
+                    route = response.reports[0].route
+                    self.assertEqual(route.kv_transport.split("/")[0], transport)
+                    self.assertGreater(route.kv_bytes, 0)
+            self.check_same_as_cpu(cuda)
+            cuda.assert_idle()
+            for worker in cuda.prefill + cuda.decode:
+                metrics = worker.metrics()
+                self.assertEqual(sum(v for k, v in metrics.items() if k.startswith("baton_model_info") and 'engine="cuda"' in k), 1)
+                states = [v for k, v in metrics.items() if k.startswith("baton_kv_blocks{")]
+                self.assertEqual(sum(states), worker.wait_log("model loaded")["kv_blocks"])
+
+    def check_same_as_cpu(self, cuda):
+        """Prompts that the model never saw: its choices are close, and tokens may part at a tie."""
+        with Cluster(model=DEMO, prefill=0, router_flags=["--disaggregation=never"]) as cpu:
+            compared = 0
+            for seed in range(3):
+                prompt = [3 + (k * 31 + seed * 101) % 1200 for k in range(20 + 9 * seed)]
+                arguments = {"max_tokens": 16, "temperature": 0, "ignore_eos": True, "logprobs": 2}
+                expected = cpu.generate(prompt, **arguments).choices[0]
+                actual = cuda.generate(prompt, **arguments).choices[0]
+                for i, (token, other) in enumerate(zip(expected.token_ids, actual.token_ids)):
+                    if token != other:
+                        best, second = expected.logprobs[i].top[:2]
+                        self.assertLess(best.logprob - second.logprob, TIE, f"prompt {seed}, token {i}")
+                        self.assertEqual(other, second.token_id)
+                        break
+                    self.assertAlmostEqual(expected.logprobs[i].logprob, actual.logprobs[i].logprob, delta=0.1)
+                    compared += 1
+            self.assertGreater(compared, 24)
+
+    def test_over_ucx_it_answers_as_the_cpu_engine_does(self):
+        self.check_answers("ucx")
+
+    def test_over_nccl_it_answers_as_the_cpu_engine_does(self):
+        self.check_answers("nccl")
+
+
 class Deterministic(unittest.TestCase):
     """I6 for token ids: however a request is served, and beside whom."""
+
+    def test_disaggregated_equals_local(self):
+        flags = ["--deterministic=true", "--chunk_tokens=40"]
+        with decode_alone(*flags) as local:
+            expected = [tokens(local.generate(PROMPT[:n], n=2, **SAMPLED)) for n in (16, 50)]
+        with on_cuda(*flags, router_flags=["--disaggregation=always"]) as pair:
+            self.assertEqual([tokens(pair.generate(PROMPT[:n], n=2, **SAMPLED)) for n in (16, 50)], expected)
+            streams = [pair.stream([5 + i] * 20, **SAMPLED) for i in range(3)]
+            self.assertEqual(tokens(pair.generate(PROMPT, n=2, **SAMPLED)), expected[1], "among neighbours")
+            for stream in streams:
+                stream.wait()
+            pair.assert_idle()
 
     def test_without_graphs_and_with_them(self):
         outcomes = []
@@ -40,6 +105,15 @@ class Deterministic(unittest.TestCase):
 
 
 class Blocks(unittest.TestCase):
+    def test_a_cancelled_request_gives_its_blocks_back(self):
+        with on_cuda(router_flags=["--disaggregation=always"]) as cluster:
+            stream = cluster.stream(PROMPT, **dict(SAMPLED, max_tokens=1500))
+            decode = cluster.decode[0]
+            wait_for_stage(lambda: decode.metrics()['baton_kv_blocks{state="owned"}'] > 0, stream, "decoding")
+            stream.call.cancel()
+            stream.wait()
+            cluster.assert_idle()
+
     def test_a_pool_too_small_swaps_to_pinned_memory_and_says_the_same(self):
         # Four choices of a 40-token prompt share 2 full blocks and need 3 more each in the end: 14 in all, of 10.
         sampling = dict(SAMPLED, n=4, max_tokens=40)
