@@ -1,9 +1,10 @@
 #include "common/engine/cpu_engine.h"
 
 #include <algorithm>
-#include <fstream>
+#include <optional>
 #include <string>
 
+#include "common/base/host_memory.h"
 #include "common/base/status.h"
 #include "common/engine/cpu_runner.h"
 #include "common/engine/cpu_weights.h"
@@ -38,21 +39,13 @@ DType KvDType(const std::string& name, DType weights) {
   }
 }
 
-uint64_t AvailableMemory() {
-  std::ifstream file("/proc/meminfo");
-  std::string key, unit;
-  for (uint64_t kib; file >> key >> kib; std::getline(file, unit)) {
-    if (key == "MemAvailable:") return kib * 1024;
-  }
-  return 0;
-}
-
 // What the pool may take beside a step's activations. Both are refused before a page of either is touched: filling the
 // machine's memory would cost other processes theirs.
 absl::StatusOr<double> PoolBytes(const ComputeOptions& options, uint64_t activation_bytes) {
-  const auto available = static_cast<double>(AvailableMemory());
+  const std::optional<uint64_t> known = AvailableMemory();
+  const auto available = static_cast<double>(known.value_or(0));
   const auto activations = static_cast<double>(activation_bytes);
-  if (available > 0 && activations > available) {
+  if (known && activations > available) {
     return ResourceExhausted(
         "a step of %d tokens and %d sequences (--max_step_tokens, --max_batch) takes %.3f GiB of activations; %.3f GiB "
         "of memory are available",
@@ -61,7 +54,7 @@ absl::StatusOr<double> PoolBytes(const ComputeOptions& options, uint64_t activat
   const double left = available - activations;
   const double gib = options.kv_gib.value_or(kDefaultPoolGiB);
   const double bytes = gib > 0 ? gib * kGiB : kShareOfAvailable * std::max(left, 0.0);
-  if (available > 0 && bytes > left) {
+  if (known && bytes > left) {
     return ResourceExhausted(
         "--kv_gib asks for a KV pool of %.3f GiB; %.3f GiB of memory are available beside %.3f GiB of activations",
         bytes / kGiB, left / kGiB, activations / kGiB);
