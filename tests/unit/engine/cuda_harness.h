@@ -1,11 +1,15 @@
 #pragma once
 
-// A CUDA runner with a pool of its own, on the host stand-in or on a device.
+// A CUDA runner with a pool of its own, on the host stand-in or on a device; tokens to feed it and logits to compare.
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <memory>
+#include <random>
 #include <utility>
+#include <vector>
 
 #include "common/base/status.h"
 #include "common/device/memory.h"
@@ -13,6 +17,7 @@
 #include "common/engine/cpu_runner.h"
 #include "common/engine/cuda_runner.h"
 #include "common/model/model.h"
+#include "tests/kernels/random_floats.h"
 #include "tests/unit/engine/sequence_driver.h"
 
 namespace baton {
@@ -21,6 +26,26 @@ inline KvLayout CudaLayout(const model::ModelConfig& config, DType dtype) {
   KvLayout layout = MakeKvLayout(config, dtype);
   layout.key_order = KeyOrder::kBySlot;
   return layout;
+}
+
+inline std::vector<TokenId> RandomTokens(size_t count, uint32_t vocab, uint32_t seed) {
+  std::mt19937 random(seed + TestSeed());
+  std::vector<TokenId> tokens(count);
+  for (TokenId& token : tokens) token = static_cast<TokenId>(random() % vocab);
+  return tokens;
+}
+
+// Logits differ by less than `allowed`, a part of their spread.
+inline void ExpectAlike(const std::vector<float>& actual, const std::vector<float>& expected, float allowed) {
+  ASSERT_EQ(actual.size(), expected.size());
+  ASSERT_FALSE(actual.empty());
+  const auto [low, high] = std::minmax_element(expected.begin(), expected.end());
+  float worst = 0;
+  for (size_t i = 0; i < actual.size(); ++i) {
+    ASSERT_TRUE(std::isfinite(actual[i])) << i;
+    worst = std::max(worst, std::abs(actual[i] - expected[i]));
+  }
+  EXPECT_LE(worst, allowed * (*high - *low));
 }
 
 inline std::shared_ptr<const CudaWeights> UploadOrDie(const model::Model& model, DType dtype,

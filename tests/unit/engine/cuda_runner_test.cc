@@ -8,13 +8,11 @@
 #include <cmath>
 #include <cstdlib>
 #include <numeric>
-#include <random>
 #include <string>
 
 #include "common/model/model.h"
 #include "tests/fakes/random_model.h"
 #include "tests/kernels/cuda/cuda_fixture.h"
-#include "tests/kernels/random_floats.h"
 #include "tests/unit/engine/cuda_harness.h"
 #include "tests/unit/engine/runner_harness.h"
 
@@ -22,26 +20,6 @@ namespace baton {
 namespace {
 
 using testing::HasSubstr;
-
-std::vector<TokenId> RandomTokens(size_t count, uint32_t vocab, uint32_t seed) {
-  std::mt19937 random(seed + TestSeed());
-  std::vector<TokenId> tokens(count);
-  for (TokenId& token : tokens) token = static_cast<TokenId>(random() % vocab);
-  return tokens;
-}
-
-// Logits differ by less than `allowed`, a part of their spread.
-void ExpectAlike(const std::vector<float>& actual, const std::vector<float>& expected, float allowed) {
-  ASSERT_EQ(actual.size(), expected.size());
-  ASSERT_FALSE(actual.empty());
-  const auto [low, high] = std::minmax_element(expected.begin(), expected.end());
-  float worst = 0;
-  for (size_t i = 0; i < actual.size(); ++i) {
-    ASSERT_TRUE(std::isfinite(actual[i])) << i;
-    worst = std::max(worst, std::abs(actual[i] - expected[i]));
-  }
-  EXPECT_LE(worst, allowed * (*high - *low));
-}
 
 model::ModelConfig ConfigWithHeads(uint32_t head_dim, const std::string& architecture = "Qwen2ForCausalLM") {
   model::ModelConfig config = fakes::TinyConfig(architecture);

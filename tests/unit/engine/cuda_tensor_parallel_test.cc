@@ -4,9 +4,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
-#include <random>
 #include <string>
 
 #include "common/model/model.h"
@@ -56,26 +54,6 @@ class RanksHarness final : public SequenceDriver {
   std::unique_ptr<CudaPool> pool_;
   std::unique_ptr<CudaRunner> runner_;
 };
-
-std::vector<TokenId> RandomTokens(size_t count, uint32_t vocab, uint32_t seed) {
-  std::mt19937 random(seed);
-  std::vector<TokenId> tokens(count);
-  for (TokenId& token : tokens) token = static_cast<TokenId>(random() % vocab);
-  return tokens;
-}
-
-// Logits differ by less than `allowed`, a part of their spread.
-void ExpectAlike(const std::vector<float>& actual, const std::vector<float>& expected, float allowed) {
-  ASSERT_EQ(actual.size(), expected.size());
-  ASSERT_FALSE(actual.empty());
-  const auto [low, high] = std::minmax_element(expected.begin(), expected.end());
-  float worst = 0;
-  for (size_t i = 0; i < actual.size(); ++i) {
-    ASSERT_TRUE(std::isfinite(actual[i])) << i;
-    worst = std::max(worst, std::abs(actual[i] - expected[i]));
-  }
-  EXPECT_LE(worst, allowed * (*high - *low));
-}
 
 // Takes up to four ranks.
 model::ModelConfig DivisibleConfig(const std::string& architecture = "Qwen2ForCausalLM") {
