@@ -131,9 +131,10 @@ absl::StatusOr<ComputeModel> LoadOnCuda(std::shared_ptr<const model::Model> mode
   }
   BATON_ASSIGN_OR_RETURN(const uint32_t blocks, PoolBlocks(bytes, loaded.layout));
   BATON_ASSIGN_OR_RETURN(std::unique_ptr<CudaPool> pool, CudaPool::Create(loaded.layout, blocks, options.devices));
-  BATON_RETURN_IF_ERROR(transport.UsePool(pool.get()));
   BATON_ASSIGN_OR_RETURN(loaded.runner, CudaRunner::Create(shards, *pool, runner));
   loaded.memory = std::move(pool);
+  // Last: the pool outlives a transport that has it, so nothing may fail and take it away afterwards.
+  BATON_RETURN_IF_ERROR(transport.UsePool(loaded.memory.get()));
   return loaded;
 }
 

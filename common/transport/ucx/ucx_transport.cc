@@ -125,7 +125,7 @@ class UcxTransport final : public KvTransport {
     done.WaitForNotification();
     engine_->Call([&] {
       inbound_.Release();
-      if (memory_ != nullptr) ucp_mem_unmap(engine_->context(), memory_);
+      UnmapPool();
     });
     engine_->Stop();  // while what its timers and handlers point to is still there
   }
@@ -139,7 +139,8 @@ class UcxTransport final : public KvTransport {
     absl::Status status;
     engine_->Call([&] {
       status = MapPool(bytes, nullptr);
-      if (status.ok()) inbound_.SetPool(pool_);
+      if (!status.ok()) return UnmapPool();
+      inbound_.SetPool(pool_);
     });
     if (!status.ok()) return WithContext(status, "a pool of " + std::to_string(bytes) + " bytes");
     pool_bytes_ = bytes;
@@ -153,6 +154,7 @@ class UcxTransport final : public KvTransport {
     engine_->Call([&] {
       const bool direct = engine_->reaches_devices() && !pool->device().empty();
       if (direct) status = MapPool(pool->bytes(), pool->device().data());
+      if (!status.ok()) return UnmapPool();  // the pool may go: nothing of it stays here
       if (!direct) one_sided_ = false;
       inbound_.SetPool(pool->bytes(), std::move(staging));
     });
@@ -219,6 +221,10 @@ class UcxTransport final : public KvTransport {
     ucp_rkey_buffer_release(key);
     pool_ = {static_cast<std::byte*>(attributes.address), bytes};
     return absl::OkStatus();
+  }
+
+  void UnmapPool() {
+    if (memory_ != nullptr) ucp_mem_unmap(engine_->context(), std::exchange(memory_, nullptr));
   }
 
   const uint64_t instance_ = RandomU64();

@@ -46,7 +46,7 @@ class CudaEngine : public testing::Test {
   }
 
   const std::shared_ptr<const model::Model> model_ = fakes::MakeRandomModel(fakes::TinyConfig("Qwen2ForCausalLM"), 1);
-  const std::unique_ptr<KvTransport> transport_ = MakeLocalTransport(std::make_shared<LocalNetwork>(), false);
+  std::unique_ptr<KvTransport> transport_ = MakeLocalTransport(std::make_shared<LocalNetwork>(), false);
 };
 
 TEST_F(CudaEngine, ARunnerTakesTheMemoryThatWasCounted) {
@@ -103,6 +103,24 @@ TEST_F(CudaEngine, AGivenPoolIsTakenAsItIs) {
   const auto loaded = Load(options);
   ASSERT_TRUE(loaded.ok()) << loaded.status().message();
   EXPECT_EQ(loaded->memory->blocks(), static_cast<uint32_t>(0.001 * (1 << 30)) / loaded->layout.BytesPerBlock());
+}
+
+TEST_F(CudaEngine, ATransportIsGivenNoPoolThatAFailedLoadTakesAway) {
+  ComputeOptions options = Options();
+  options.kv_gib = 0.001;
+  auto loaded = Load(options);
+  ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+  const uint64_t taken = kDeviceBytes - device::Open(0)->free_bytes;
+  const uint64_t activations = loaded->activation_bytes;
+  transport_.reset();
+  loaded = absl::CancelledError("gone");
+
+  // Enough for weights and pool, not for what the runner works in.
+  stand_in::SetDeviceBytes(taken - activations / 2);
+  const auto transport = MakeLocalTransport(std::make_shared<LocalNetwork>(), false);
+  const absl::Status status = LoadOnCuda(model_, options, *transport, nullptr).status();
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  EXPECT_TRUE(absl::IsFailedPrecondition(transport->Describe().status())) << "it was given a pool that is gone";
 }
 
 TEST_F(CudaEngine, FormatsAndDevicesAreCheckedBeforeAModelIsRead) {
