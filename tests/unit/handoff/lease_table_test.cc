@@ -199,6 +199,22 @@ TEST_F(LeaseTableTest, TimeRunsFromTheFirstRenewal) {
   EXPECT_EQ(table_->open_leases(), 0u);
 }
 
+TEST_F(LeaseTableTest, AWithdrawnLeaseGivesItsBlocksBackAndEndsForNobody) {
+  const auto lease = table_->Reserve(40, 3, 13, [this](absl::StatusOr<CommittedHandoff> end) { ends_.push_back(end); });
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  table_->Withdraw(lease->key);
+  RunEnds();
+  EXPECT_THAT(ends_, IsEmpty());
+  EXPECT_EQ(table_->open_leases(), 0u);
+  EXPECT_EQ(pool_.counts().free, 32u);
+  EXPECT_FALSE(Admit(*lease, lease->prompt_blocks[0]));
+  EXPECT_EQ(table_->Attach(kWriter, lease->key).answer, LeaseAnswer::kDiscarded);
+  EXPECT_EQ(table_->Renew(lease->key).code(), absl::StatusCode::kNotFound);
+  table_->Withdraw(lease->key);
+  EXPECT_EQ(pool_.counts().free, 32u) << "once";
+  Reserve();  // the share of leased blocks, which it had all of, is free as well
+}
+
 TEST_F(LeaseTableTest, RenewedLeaseDoesNotExpire) {
   const Lease lease = Attached();
   for (int i = 0; i < 5; ++i) {
