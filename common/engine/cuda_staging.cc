@@ -108,12 +108,14 @@ absl::Status CudaStaging::Write(size_t index, std::span<const PoolRun> runs) {
     BATON_RETURN_IF_ERROR(streams_[0].Record(event(index, 0)));
     for (size_t rank = 1; rank < ranks; ++rank) BATON_RETURN_IF_ERROR(streams_[rank].WaitFor(event(index, 0)));
   }
+  absl::Status status;
   for (size_t rank = ranks; rank-- > 0;) {
-    BATON_RETURN_IF_ERROR(device::Use(pool_->ranks_[rank].device));
-    BATON_RETURN_IF_ERROR(Move(index, runs, rank, false, false));
-    BATON_RETURN_IF_ERROR(streams_[rank].Record(event(index, rank)));
+    status.Update(device::Use(pool_->ranks_[rank].device));
+    if (status.ok()) status = Move(index, runs, rank, false, false);
+    // Also after an error: some of it may be under way, which Wait must wait for.
+    status.Update(streams_[rank].Record(event(index, rank)));
   }
-  return absl::OkStatus();
+  return status;
 }
 
 absl::StatusOr<bool> CudaStaging::Done(size_t index) {
@@ -125,8 +127,9 @@ absl::StatusOr<bool> CudaStaging::Done(size_t index) {
 }
 
 absl::Status CudaStaging::Wait(size_t index) {
-  for (size_t rank = 0; rank < pool_->ranks(); ++rank) BATON_RETURN_IF_ERROR(event(index, rank).Wait());
-  return absl::OkStatus();
+  absl::Status status;
+  for (size_t rank = 0; rank < pool_->ranks(); ++rank) status.Update(event(index, rank).Wait());
+  return status;
 }
 
 absl::Status CudaStaging::MakeWait(const device::Stream& stream, size_t index) {

@@ -12,6 +12,7 @@
 #include "common/base/status.h"
 #include "tests/contract/contract_pool.h"
 #include "tests/contract/control_recorder.h"
+#include "tests/contract/failing_pool.h"
 #include "tests/contract/test_gate.h"
 #include "tests/contract/transport_modes.h"
 
@@ -354,6 +355,40 @@ TEST_P(KvTransportContract, SlowTargetHoldsUpFlushesButNoCaller) {
   EXPECT_TRUE(done.values()[0].ok());
   slow.Release();  // its lock orders what follows after the writes
   EXPECT_TRUE(std::ranges::equal(target.pool.Read(), Source(run)));
+}
+
+TEST_P(KvTransportContract, AWriteThatCannotBeAppliedEndsTheSessionAndNoFlushSaysItWas) {
+  if (GetParam().devices == 0) GTEST_SKIP() << "memory of the host does not fail";
+  for (const auto failure : {FailingPool::Failure::kStart, FailingPool::Failure::kEnd}) {
+    TestGate gate;
+    gate.Open(kStamp.lease);
+    FailingPool pool(MakeDevicePool(kPoolBytes, GetParam().devices));
+    const auto transport = *MakeTransport(GetParam().Options(network_));
+    transport->SetWriteGate(&gate);
+    ASSERT_TRUE(transport->UsePool(&pool).ok());
+    auto session = *writer_.transport->Connect(*transport->Describe(), writer_.pool.source());
+    const PutRun run = Run(0, 0, kBlock);
+    ASSERT_TRUE(session->Put(kStamp, {&run, 1}).ok());
+    ASSERT_TRUE(Flush(*session).ok());
+
+    pool.FailNextWrite(failure);
+    Recorder<absl::Status> flushes;
+    ASSERT_TRUE(session->Put(kStamp, {&run, 1}).ok());
+    session->Flush([&](const absl::Status& status) { flushes.Add(status); });
+    // Good ones behind it do not count for it.
+    for (int i = 0; i < 3; ++i) (void)session->Put(kStamp, {&run, 1});
+    session->Flush([&](const absl::Status& status) { flushes.Add(status); });
+    ASSERT_TRUE(flushes.WaitForCount(2));
+    for (const absl::Status& status : flushes.values()) EXPECT_FALSE(status.ok());
+    EXPECT_FALSE(session->Put(kStamp, {&run, 1}).ok());
+    session.reset();
+    EXPECT_EQ(gate.in_progress(), 0) << "every write that was admitted is over";
+
+    // Others are not concerned.
+    auto next = *writer_.transport->Connect(*transport->Describe(), writer_.pool.source());
+    ASSERT_TRUE(next->Put(kStamp, {&run, 1}).ok());
+    EXPECT_TRUE(Flush(*next).ok());
+  }
 }
 
 TEST_P(KvTransportContract, BandwidthProbeLeavesThePoolZero) {

@@ -82,16 +82,31 @@ void UcxInbound::Arrive(Arrival arrival, std::string_view payload) {
   FinishWrites();
 }
 
-// The first one is over. One that failed ends its writer's session: no flush may say that it was applied.
+// The first one is over.
 void UcxInbound::FinishFirst(const absl::Status& copied) {
   const Arrival arrival = arrivals_.front();
   arrivals_.pop_front();
   if (arrival.buffer) {
+    // Also after an error: until it returns, copies may be under way.
+    if (!copied.ok()) (void)staging_->Wait(*arrival.buffer);
     --buffers_in_use_;
     gate_->Written(arrival.stamp, arrival.offset, arrival.bytes);
   }
   if (copied.ok() && !arrival.failed) return CountWrite(arrival.writer);
-  engine_->Post([this, id = arrival.writer] { Close(id); });
+  Fail(arrival.writer);
+}
+
+// Ends the writer's session. From here on no flush is answered: a later write must not count for the one that failed.
+void UcxInbound::Fail(uint64_t id) {
+  const auto it = writers_.find(id);
+  if (it == writers_.end() || std::exchange(it->second->failed, true)) return;
+  // Not from inside a callback of UCX's.
+  engine_->Post([this, id] {
+    const auto writer = writers_.find(id);
+    if (writer == writers_.end() || writer->second->closing) return;
+    Reply(*writer->second, kUcxGoodbye, HeaderBytes(UcxGoodbye{writer->second->writer_session}));
+    CloseAfterFlush(*writer->second);
+  });
 }
 
 bool UcxInbound::FinishWrites() {
@@ -135,6 +150,7 @@ void UcxInbound::OnFlush(std::string_view header) {
 
 // UCX may deliver messages of several lanes out of order: a flush is answered when all writes before it were seen.
 void UcxInbound::AnswerFlushes(Writer& writer) {
+  if (writer.failed) return;
   std::erase_if(writer.flushes, [&](const std::pair<uint64_t, uint64_t>& flush) {
     if (flush.second > writer.writes) return false;
     Reply(writer, kUcxFlushed, HeaderBytes(UcxFlushed{writer.writer_session, flush.first}));

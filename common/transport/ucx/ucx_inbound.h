@@ -57,6 +57,7 @@ class UcxInbound {
     uint64_t writer_session = 0;  // of the session there
     ucp_ep_h endpoint = nullptr;  // back to the writer
     bool closing = false;
+    bool failed = false;                                 // a write of it could not be applied
     uint64_t writes = 0;                                 // that arrived
     std::vector<std::pair<uint64_t, uint64_t>> flushes;  // (flush, writes it waits for)
   };
@@ -78,6 +79,7 @@ class UcxInbound {
   void FinishFirst(const absl::Status& copied);
   void FinishAll();
   void CountWrite(uint64_t writer);
+  void Fail(uint64_t id);
   void AnswerFlushes(Writer& writer);
   void Reply(Writer& writer, UcxMessageId id, std::string header);
   void Close(uint64_t id);

@@ -14,7 +14,7 @@ enum UcxMessageId : unsigned {
   kUcxFlush = 4,    // writer -> target
   kUcxFlushed = 5,  // target -> writer
   kUcxClose = 6,    // writer -> target: this session is over
-  kUcxGoodbye = 7,  // target -> writer: the pool is going
+  kUcxGoodbye = 7,  // target -> writer: the pool is going, or could not be written to
 };
 
 // Most bytes of a kUcxWrite: the target holds each whole before it asks its gate.

@@ -188,7 +188,7 @@ void UcxOutbound::SendFlush(uint64_t flush) {
 }
 
 void UcxOutbound::OnFlushed(uint64_t flush) { FinishFlush(flush, absl::OkStatus()); }
-void UcxOutbound::OnGoodbye() { End(Unavailable("the peer closed its pool")); }
+void UcxOutbound::OnGoodbye() { End(Unavailable("the peer closed its pool, or could not write to it")); }
 
 void UcxOutbound::FinishFlush(uint64_t flush, const absl::Status& status) {
   auto node = flushes_.extract(flush);
