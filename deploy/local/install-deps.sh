@@ -30,7 +30,13 @@ for set in "${@:-build}"; do
   esac
 done
 
-installed() { [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null || true)" = installed ]; }
+# For this machine's own programs: a package may be there for another architecture, too, or only (tests/kernels/aarch64.cmake).
+native=$(dpkg --print-architecture)
+installed() {
+  local states
+  states=$(dpkg-query -W -f='${db:Status-Status} ${Architecture}\n' "$1" 2>/dev/null) || return 1
+  grep -qxE "installed ($native|all)" <<<"$states"
+}
 missing=()
 for package in "${packages[@]}"; do
   installed "$package" || missing+=("$package")
