@@ -1,5 +1,7 @@
 #include "services/worker/config.h"
 
+#include <algorithm>
+
 #include "absl/strings/numbers.h"
 #include "common/base/status.h"
 
@@ -16,6 +18,9 @@ absl::StatusOr<std::vector<int>> ParseDevices(const std::vector<std::string>& te
   for (const std::string& text : texts) {
     if (!absl::SimpleAtoi(text, &devices.emplace_back()) || devices.back() < 0) {
       return InvalidArgument("--device is '%s', must be the ordinal of a CUDA device", text);
+    }
+    if (std::find(devices.begin(), devices.end() - 1, devices.back()) != devices.end() - 1) {
+      return InvalidArgument("--device names %d twice; every rank takes a device of its own", devices.back());
     }
   }
   if (devices.empty()) {

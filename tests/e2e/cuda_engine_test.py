@@ -175,6 +175,7 @@ class AtStart(unittest.TestCase):
         self.assertIn("CUDA device 3; there are 1", self.cuda_failure("--device=3"))
         self.assertIn("CUDA device 1; there are 1", self.cuda_failure("--tensor_parallel=2"))
         self.assertIn("--device names 1 devices and --tensor_parallel is 2", self.cuda_failure("--tensor_parallel=2", "--device=0"))
+        self.assertIn("--device names 0 twice", self.cuda_failure("--tensor_parallel=2", "--device=0,0", env={"BATON_STAND_IN_DEVICES": "2"}))
 
     def test_heads_that_do_not_divide_are_named(self):
         error = self.cuda_failure("--tensor_parallel=4", env={"BATON_STAND_IN_DEVICES": "4"})
