@@ -117,20 +117,22 @@ TEST_F(ControlConnection, RequestLargerThanAFrameIsRefusedAndTheConnectionLives)
 TEST_F(ControlConnection, HelloOfAnotherVersionIsRefusedByName) {
   StartServer();
   ControlHello self = TestHello(kWriter.value, "writer");
-  self.protocol_version = 9;
+  self.protocol_version = kControlProtocolVersion + 1;
   const absl::Status status = Connect(self).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(StatusMessage(status), HasSubstr("control protocol 1"));
-  EXPECT_THAT(StatusMessage(status), HasSubstr("speaks 9"));
+  EXPECT_THAT(StatusMessage(status), HasSubstr("control protocol " + std::to_string(kControlProtocolVersion)));
+  EXPECT_THAT(StatusMessage(status), HasSubstr("speaks " + std::to_string(kControlProtocolVersion + 1)));
 }
 
 TEST_F(ControlConnection, TargetOfAnotherVersionIsRefusedByName) {
   ControlHello other = TestHello(kTarget.value, "target");
-  other.protocol_version = 2;
+  other.protocol_version = kControlProtocolVersion + 1;
   StartServer(QuickOptions(), other);
   const absl::Status status = Connect().status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(StatusMessage(status), HasSubstr("peer speaks control protocol 2, writer speaks 1"));
+  EXPECT_THAT(StatusMessage(status),
+              HasSubstr("peer speaks control protocol " + std::to_string(kControlProtocolVersion + 1) +
+                        ", writer speaks " + std::to_string(kControlProtocolVersion)));
   EXPECT_TRUE(handler_.hellos.values().empty());
 }
 
