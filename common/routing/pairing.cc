@@ -1,6 +1,9 @@
 #include "common/routing/pairing.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_format.h"
 
 namespace baton {
 namespace {
@@ -21,17 +24,36 @@ uint64_t DecodeCost(const PairingRequest& request, const PairingCandidate& worke
   return worker.blocks_in_use + needed - std::min(needed, cached) + worker.running_sequences;
 }
 
-template <typename Cost>
-std::optional<size_t> Cheapest(std::span<const PairingCandidate> workers, uint64_t blocks, const Cost& cost) {
+template <typename Usable, typename Cost>
+std::optional<size_t> Cheapest(std::span<const PairingCandidate> workers, uint64_t blocks, const Usable& usable,
+                               const Cost& cost) {
   std::optional<size_t> best;
   for (size_t i = 0; i < workers.size(); ++i) {
-    if (workers[i].pool_blocks < blocks) continue;
+    if (workers[i].pool_blocks < blocks || !usable(workers[i])) continue;
     if (!best || cost(workers[i]) < cost(workers[*best])) best = i;
   }
   return best;
 }
 
+bool Any(const PairingCandidate&) { return true; }
+
 }  // namespace
+
+bool MayPair(const HandoffIdentity& prefill, const HandoffIdentity& decode) {
+  if (prefill.layout != decode.layout) return false;
+  return prefill.numerics == decode.numerics || (prefill.allow_mixed_numerics && decode.allow_mixed_numerics);
+}
+
+std::string WhyNoPair(const HandoffIdentity& prefill, const HandoffIdentity& decode) {
+  if (prefill.layout != decode.layout) {
+    return absl::StrFormat("layout hash %016x of the prefill worker, %016x of the decode worker", prefill.layout.value,
+                           decode.layout.value);
+  }
+  return absl::StrFormat(
+      "numerics hash %016x of the prefill worker, %016x of the decode worker, and they do not both allow mixed "
+      "numerics",
+      prefill.numerics.value, decode.numerics.value);
+}
 
 std::string_view PairingReasonName(PairingReason reason) {
   switch (reason) {
@@ -72,16 +94,21 @@ uint64_t BlocksOfAllChoices(const PairingRequest& request) {
 
 PairingDecision ChoosePair(const PairingRequest& request, std::span<const PairingCandidate> prefill,
                            std::span<const PairingCandidate> decode) {
-  const auto prefill_cost = [&](const PairingCandidate& worker) { return PrefillCost(request, worker); };
+  // Equal numerics first, however long their queue.
+  const auto prefill_cost = [&](NumericsHash wanted) {
+    return [&request, wanted](const PairingCandidate& worker) {
+      return std::pair(worker.numerics != wanted, PrefillCost(request, worker));
+    };
+  };
   const auto decode_cost = [&](const PairingCandidate& worker) { return DecodeCost(request, worker); };
   const uint64_t prompt_blocks = (uint64_t{request.prompt_tokens} + request.block_size - 1) / request.block_size;
 
   if (request.max_tokens == 1 && !request.resume && request.policy != DisaggregationPolicy::kNever) {
-    if (const auto worker = Cheapest(prefill, prompt_blocks, prefill_cost)) {
+    if (const auto worker = Cheapest(prefill, prompt_blocks, Any, prefill_cost(request.numerics))) {
       return {worker, std::nullopt, PairingReason::kSingleToken};
     }
   }
-  const std::optional<size_t> target = Cheapest(decode, BlocksNeeded(request), decode_cost);
+  const std::optional<size_t> target = Cheapest(decode, BlocksNeeded(request), Any, decode_cost);
   if (!target) {
     const auto reason = decode.empty() ? PairingReason::kNoDecodeWorker : PairingReason::kPoolTooSmall;
     return {std::nullopt, std::nullopt, reason};
@@ -94,13 +121,9 @@ PairingDecision ChoosePair(const PairingRequest& request, std::span<const Pairin
     return {std::nullopt, target, PairingReason::kLeaseTooLarge};
   }
 
-  // Only a worker of the same layout and numerics may hand over to the target.
-  std::optional<size_t> source;
-  for (size_t i = 0; i < prefill.size(); ++i) {
-    if (prefill[i].layout != decode[*target].layout || prefill[i].numerics != decode[*target].numerics) continue;
-    if (prefill[i].pool_blocks < prompt_blocks) continue;
-    if (!source || prefill_cost(prefill[i]) < prefill_cost(prefill[*source])) source = i;
-  }
+  const auto may_pair = [&](const PairingCandidate& worker) { return MayPair(worker, decode[*target]); };
+  const std::optional<size_t> source =
+      Cheapest(prefill, prompt_blocks, may_pair, prefill_cost(decode[*target].numerics));
   if (!source) return {std::nullopt, target, PairingReason::kNoPrefillWorker};
   if (request.policy == DisaggregationPolicy::kAlways) return {source, target, PairingReason::kPolicy};
 

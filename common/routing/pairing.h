@@ -7,6 +7,7 @@
 //   decode cost  = blocks in use + blocks this request needs there + running sequences
 //
 // A worker whose whole pool is too small for the work is no candidate. Ties go to the earlier worker of the list.
+// Workers of unequal numerics pair only where both allow it, and only where none of equal numerics is left.
 
 #include <cstdint>
 #include <optional>
@@ -36,9 +37,18 @@ enum class PairingReason : uint8_t {
 std::string_view PairingReasonName(PairingReason reason);
 inline constexpr int kPairingReasons = 10;
 
-struct PairingCandidate {
+// What decides whether one worker may hand over to another.
+struct HandoffIdentity {
   LayoutHash layout;
   NumericsHash numerics;
+  bool allow_mixed_numerics = false;
+};
+// Equal layouts, and equal numerics unless both allow others.
+bool MayPair(const HandoffIdentity& prefill, const HandoffIdentity& decode);
+// Of two that may not: why, with both sides' values.
+std::string WhyNoPair(const HandoffIdentity& prefill, const HandoffIdentity& decode);
+
+struct PairingCandidate : HandoffIdentity {
   uint32_t cached_blocks = 0;         // of this prompt, from its start
   uint64_t queued_prompt_tokens = 0;  // prefill: larger of what the worker says and what this router has sent
   uint32_t blocks_in_use = 0;         // decode: likewise
@@ -52,6 +62,7 @@ struct PairingRequest {
   uint32_t choices = 1;
   uint32_t max_tokens = 1;
   uint32_t block_size = 16;
+  NumericsHash numerics;  // a prefill worker that serves alone is one of these, if there is one
   bool resume = false;
   DisaggregationPolicy policy = DisaggregationPolicy::kAuto;
   uint32_t local_prefill_tokens = 32;  // up to so many uncached tokens the decode worker reads the prompt itself

@@ -160,7 +160,8 @@ std::string TopJson(const WorkerSnapshot& now, const std::optional<WorkerSnapsho
                  {"peak_flops_per_second", worker.peak_flops_per_second()},
                  {"peak_bytes_per_second", worker.peak_bytes_per_second()},
                  {"layout_hash", worker.layout_hash()},
-                 {"numerics_hash", worker.numerics_hash()}};
+                 {"numerics_hash", worker.numerics_hash()},
+                 {"allow_mixed_numerics", worker.allow_mixed_numerics()}};
     json["kv_blocks"] = {{"free", blocks.free()},
                          {"cached", blocks.cached()},
                          {"leased", blocks.leased()},

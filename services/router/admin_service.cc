@@ -47,6 +47,7 @@ void Fill(const WorkerLink& link, v1::Worker* out) {
   out->set_in_flight(state.in_flight);
   out->set_layout_hash(absl::StrFormat("%016x", state.identity.layout_hash()));
   out->set_numerics_hash(absl::StrFormat("%016x", state.identity.numerics_hash()));
+  out->set_allow_mixed_numerics(state.identity.allow_mixed_numerics());
   out->set_preemptions(load.preemptions());
   out->set_prefix_queries(load.prefix_queries());
   out->set_prefix_hits(load.prefix_hits());

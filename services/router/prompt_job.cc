@@ -123,6 +123,7 @@ grpc::Status PromptJob::Pair() {
   request.choices = spec_.choices;
   request.max_tokens = spec_.sampling.max_tokens;
   request.block_size = spec_.model->block_size;
+  request.numerics = spec_.model->numerics;
   request.resume = resume;
   request.policy = context_.config->policy;
   request.local_prefill_tokens = context_.config->local_prefill_tokens;

@@ -151,8 +151,46 @@ void WorkerDirectory::OnChange() {
     }
   }
   for (const Wanted& item : wanted) Fetch(item.link, item.identity);
+  SayWhatDoesNotPair();
   for (const auto& model : Models()) serves = serves || Serves(*model);
   on_ready_(serves);
+}
+
+void WorkerDirectory::SayWhatDoesNotPair() {
+  struct Ready {
+    std::string address;
+    internal::v1::Identity identity;
+  };
+  std::vector<Ready> prefill, decode;
+  absl::MutexLock lock(&mutex_);
+  for (const auto& [address, link] : links_) {
+    WorkerLink::State state = link->state();
+    if (!state.ready()) continue;
+    (state.identity.role() == internal::v1::ROLE_DECODE ? decode : prefill).push_back({address, state.identity});
+  }
+  std::map<std::string, uint64_t> unpaired;
+  for (const Ready& source : prefill) {
+    const HandoffIdentity ours = HandoffIdentityOf(source.identity);
+    const Ready* refused = nullptr;
+    bool paired = false;
+    for (const Ready& target : decode) {
+      if (target.identity.model() != source.identity.model()) continue;
+      refused = &target;
+      paired = paired || MayPair(ours, HandoffIdentityOf(target.identity));
+    }
+    if (paired || refused == nullptr) continue;
+    const uint64_t incarnation = source.identity.incarnation();
+    unpaired[source.address] = incarnation;
+    if (const auto said = unpaired_.find(source.address); said != unpaired_.end() && said->second == incarnation) {
+      continue;
+    }
+    log_->Warning("prefill worker pairs with no decode worker",
+                  {{"model", source.identity.model()},
+                   {"prefill_worker", source.address},
+                   {"decode_worker", refused->address},
+                   {"error", WhyNoPair(ours, HandoffIdentityOf(refused->identity))}});
+  }
+  unpaired_ = std::move(unpaired);
 }
 
 void WorkerDirectory::Fetch(const std::shared_ptr<WorkerLink>& link, const internal::v1::Identity& identity) {
@@ -217,12 +255,25 @@ std::vector<std::shared_ptr<const ServedModel>> WorkerDirectory::Models() const 
 std::vector<std::shared_ptr<WorkerLink>> WorkerDirectory::Ready(const ServedModel& model,
                                                                 internal::v1::Role role) const {
   std::vector<std::shared_ptr<WorkerLink>> out;
-  for (const auto& link : All()) {
+  std::vector<std::pair<std::shared_ptr<WorkerLink>, HandoffIdentity>> others;  // prefill workers of other numerics
+  std::vector<HandoffIdentity> targets;
+  for (auto& link : All()) {
     const WorkerLink::State state = link->state();
-    if (state.ready() && state.identity.role() == role && state.identity.model() == model.name &&
-        state.identity.numerics_hash() == model.numerics.value) {
-      out.push_back(link);
+    if (!state.ready() || state.identity.model() != model.name) continue;
+    const HandoffIdentity identity = HandoffIdentityOf(state.identity);
+    const bool of_model = identity.numerics == model.numerics;
+    const internal::v1::Role its_role = state.identity.role();
+    if (of_model && its_role == internal::v1::ROLE_DECODE) targets.push_back(identity);
+    if (its_role != role) continue;
+    if (of_model) {
+      out.push_back(std::move(link));
+    } else if (role == internal::v1::ROLE_PREFILL) {
+      others.emplace_back(std::move(link), identity);
     }
+  }
+  for (auto& [link, identity] : others) {
+    const auto takes = [&](const HandoffIdentity& target) { return MayPair(identity, target); };
+    if (std::any_of(targets.begin(), targets.end(), takes)) out.push_back(std::move(link));
   }
   return out;
 }

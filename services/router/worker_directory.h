@@ -33,7 +33,8 @@ class WorkerDirectory {
   absl::StatusOr<std::shared_ptr<const ServedModel>> FindModel(const std::string& name) const;
   std::vector<std::shared_ptr<const ServedModel>> Models() const;
 
-  // Ready workers of this model and role, in the order of their addresses.
+  // Ready workers of this model and role: those of its numerics in the order of their addresses, then prefill workers
+  // of others that one of its decode workers may be paired with.
   std::vector<std::shared_ptr<WorkerLink>> Ready(const ServedModel& model, internal::v1::Role role) const;
   // True when a request for the model would find workers now.
   bool Serves(const ServedModel& model) const;
@@ -43,6 +44,8 @@ class WorkerDirectory {
  private:
   void Resolve();
   void OnChange();
+  // Logs each ready prefill worker that none of its model's ready decode workers takes from, once while it lasts.
+  void SayWhatDoesNotPair();
   void Fetch(const std::shared_ptr<WorkerLink>& link, const internal::v1::Identity& identity);
 
   const RouterConfig config_;
@@ -55,6 +58,7 @@ class WorkerDirectory {
   std::map<std::string, std::shared_ptr<const ServedModel>> models_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, uint64_t> fetching_ ABSL_GUARDED_BY(mutex_);  // model name -> numerics being fetched
   std::set<grpc::ClientContext*> fetch_calls_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, uint64_t> unpaired_ ABSL_GUARDED_BY(mutex_);  // address -> incarnation that was logged
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   TaskPool background_;  // name look-ups and tokenizer loading; last, so that it ends first
 };

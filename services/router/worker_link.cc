@@ -21,6 +21,10 @@ std::vector<Hash128> Hashes(const google::protobuf::RepeatedPtrField<internal::v
 
 }  // namespace
 
+HandoffIdentity HandoffIdentityOf(const internal::v1::Identity& identity) {
+  return {LayoutHash{identity.layout_hash()}, NumericsHash{identity.numerics_hash()}, identity.allow_mixed_numerics()};
+}
+
 WorkerLink::WorkerLink(std::string address, std::shared_ptr<grpc::Channel> channel, TimerQueue* timers,
                        const Logger* log, std::function<void()> on_change)
     : address_(std::move(address)),
@@ -116,9 +120,7 @@ WorkerLink::State WorkerLink::state() const {
 PairingCandidate WorkerLink::Candidate(std::span<const Hash128> chain) const {
   absl::MutexLock lock(&mutex_);
   const internal::v1::Load& load = state_.load;
-  PairingCandidate candidate;
-  candidate.layout = LayoutHash{state_.identity.layout_hash()};
-  candidate.numerics = NumericsHash{state_.identity.numerics_hash()};
+  PairingCandidate candidate{HandoffIdentityOf(state_.identity)};
   candidate.cached_blocks = prefixes_.Match(chain);
   // The worker's word is old by a message and counts other routers' work; our own count is exact but knows only ours.
   candidate.queued_prompt_tokens = std::max<uint64_t>(load.waiting_prompt_tokens(), sent_.prompt_tokens);

@@ -22,6 +22,8 @@
 
 namespace baton {
 
+HandoffIdentity HandoffIdentityOf(const internal::v1::Identity& identity);
+
 // Thread-safe. The state stream is opened by Start and again after every end until Stop.
 class WorkerLink final : public ClientStreamHandler<internal::v1::WatchStateResponse>,
                          public std::enable_shared_from_this<WorkerLink> {

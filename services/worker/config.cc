@@ -112,6 +112,9 @@ void WorkerConfig::AddTo(Flags& flags) {
   flags.Add("message_puts", &transport.message_puts,
             "Send blocks as messages that the receiver can refuse, also where shared memory or RDMA would do without.");
   flags.Add("bandwidth_probe", &bandwidth_probe, "Measure the transport at start and export the result.");
+  flags.Add("allow_mixed_numerics", &control.allow_mixed_numerics,
+            "Hand over also between workers of unequal numerics and equal KV layout, as of engine cuda and engine cpu, "
+            "where both allow it; tokens then depend on the pair.");
   AddTracingFlags(flags, collector);
   flags.Add("heartbeat_seconds", &heartbeat_seconds, "Heartbeat of the control connection.", 0.01, 60);
   flags.Add("suspect_seconds", &suspect_seconds, "Silence after which a peer is suspect.", 0.05, 600);

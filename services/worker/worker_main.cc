@@ -31,6 +31,7 @@ internal::v1::Identity LoadingIdentity(const WorkerProgram& program, const Worke
   identity.set_model(config.model_name);
   identity.set_version(kVersion);
   identity.set_protocol_version(kInternalProtocolVersion);
+  identity.set_allow_mixed_numerics(config.control.allow_mixed_numerics);
   return identity;
 }
 

@@ -43,6 +43,43 @@ TEST(Pairing, OnlyWorkersOfEqualLayoutAndNumericsPair) {
   EXPECT_EQ(decision.reason, PairingReason::kNoPrefillWorker);
 }
 
+TEST(Pairing, UnequalNumericsPairOnlyWhereBothAllowThemAndLayoutsAreEqual) {
+  std::vector<PairingCandidate> prefill(1), decode(1);
+  prefill[0].numerics = NumericsHash{8};
+  const auto source = [&] { return ChoosePair(LongPrompt(), prefill, decode).prefill; };
+  prefill[0].allow_mixed_numerics = true;
+  EXPECT_EQ(source(), std::nullopt);
+  EXPECT_EQ(WhyNoPair(prefill[0], decode[0]),
+            "numerics hash 0000000000000008 of the prefill worker, 0000000000000000 of the decode worker, and they do "
+            "not both allow mixed numerics");
+  prefill[0].allow_mixed_numerics = false;
+  decode[0].allow_mixed_numerics = true;
+  EXPECT_EQ(source(), std::nullopt);
+  prefill[0].allow_mixed_numerics = true;
+  EXPECT_EQ(source(), 0u);
+  prefill[0].layout = LayoutHash{1};
+  EXPECT_EQ(source(), std::nullopt);
+  EXPECT_EQ(WhyNoPair(prefill[0], decode[0]),
+            "layout hash 0000000000000001 of the prefill worker, 0000000000000000 of the decode worker");
+}
+
+TEST(Pairing, EqualNumericsComeFirstHoweverLongTheirQueue) {
+  std::vector<PairingCandidate> prefill(3), decode(1);
+  for (PairingCandidate& worker : prefill) worker.allow_mixed_numerics = true;
+  decode[0].allow_mixed_numerics = true;
+  decode[0].numerics = NumericsHash{7};
+  prefill[1].numerics = NumericsHash{7};
+  prefill[1].queued_prompt_tokens = 1'000'000;
+  prefill[0].queued_prompt_tokens = 10;
+  EXPECT_EQ(ChoosePair(LongPrompt(), prefill, decode).prefill, 1u);
+  PairingRequest single = LongPrompt();
+  single.max_tokens = 1;
+  single.numerics = NumericsHash{7};
+  EXPECT_EQ(ChoosePair(single, prefill, decode).prefill, 1u);
+  prefill[1].pool_blocks = 1;
+  EXPECT_EQ(ChoosePair(LongPrompt(), prefill, decode).prefill, 2u) << "else the shortest queue of the others";
+}
+
 TEST(Pairing, AutoReadsShortPromptsAndCachedOnesOnTheDecodeWorker) {
   std::vector<PairingCandidate> prefill(1), decode(1);
   PairingRequest request{.prompt_tokens = 32, .max_tokens = 5, .local_prefill_tokens = 32};
