@@ -62,9 +62,35 @@ absl::StatusOr<double> PoolBytes(const ComputeOptions& options, uint64_t activat
   return bytes;
 }
 
+// Not ignored silently: who sets them believes in an engine that is not there.
+absl::Status RefuseCudaOptions(const ComputeOptions& options) {
+  const ComputeOptions unset;
+  if (options.devices.size() > 1) {
+    return InvalidArgument("--tensor_parallel is %d; engine cpu computes as one rank, only engine cuda takes more",
+                           options.devices.size());
+  }
+  if (options.devices != unset.devices) {
+    return InvalidArgument("--device is %d; engine cpu uses no CUDA device, only engine cuda takes it",
+                           options.devices.front());
+  }
+  if (options.gpu_memory_utilization != unset.gpu_memory_utilization) {
+    return InvalidArgument("--gpu_memory_utilization is %g; only engine cuda takes it, engine cpu takes --kv_gib",
+                           options.gpu_memory_utilization);
+  }
+  if (options.cuda_graphs != unset.cuda_graphs) {
+    return InvalidArgument("--cuda_graphs is false; engine cpu has none, only engine cuda takes it");
+  }
+  if (options.deterministic != unset.deterministic) {
+    return InvalidArgument(
+        "--deterministic is true; only engine cuda takes it, tokens of engine cpu never depend on the batch");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckCpuEngine(const ComputeOptions& options) {
+  BATON_RETURN_IF_ERROR(RefuseCudaOptions(options));
   if (options.kv_dtype == DTypeName(DType::kF8)) {
     return InvalidArgument("--kv_dtype is fp8; engine cpu takes auto, f32, bf16, f16 and int8");
   }
