@@ -38,8 +38,8 @@ T Resolve(bool has, T value, bool has_default, T model_default, T fallback) {
   return has ? value : has_default ? model_default : fallback;
 }
 
-void CheckSampling(const v1::SamplingParameters& in, const ServedModel& model, Violations& violations,
-                   GenerationPlan* plan) {
+void CheckSampling(const v1::SamplingParameters& in, const ServedModel& model, uint32_t default_max_tokens,
+                   Violations& violations, GenerationPlan* plan) {
   const internal::v1::GenerationDefaults& defaults = model.defaults;
   SamplingParams& params = plan->sampling;
   params.temperature =
@@ -69,9 +69,11 @@ void CheckSampling(const v1::SamplingParameters& in, const ServedModel& model, V
   if (in.has_max_tokens()) {
     plan->max_tokens = in.max_tokens();
     if (in.max_tokens() == 0) violations.Add("sampling.max_tokens", "is 0, must be at least 1");
-    if (in.min_tokens() > in.max_tokens()) {
-      violations.Add("sampling.min_tokens", "is %d, max_tokens is %d", in.min_tokens(), in.max_tokens());
-    }
+  }
+  const uint32_t max_tokens = plan->max_tokens.value_or(default_max_tokens);
+  if (in.min_tokens() > max_tokens) {
+    violations.Add("sampling.min_tokens", "is %d, max_tokens is %d%s", in.min_tokens(), max_tokens,
+                   plan->max_tokens ? "" : ", the default");
   }
   plan->choices = in.has_n() ? in.n() : 1;
   if (plan->choices < 1 || plan->choices > kMaxChoices) {
@@ -252,7 +254,7 @@ std::vector<FieldViolation> CheckRequest(const v1::GenerateRequest& request, con
       CheckPrompt(request.prompts(i), absl::StrFormat("prompts[%d]", i), config, &out);
     }
   }
-  CheckSampling(request.sampling(), *model, violations, plan);
+  CheckSampling(request.sampling(), *model, config.default_max_tokens, violations, plan);
   return out;
 }
 

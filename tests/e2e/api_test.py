@@ -124,6 +124,7 @@ class Api(unittest.TestCase):
                                     ("temperature", 2.5, "2"), ("top_p", -0.1, "1"), ("top_p", float("inf"), "1"),
                                     ("top_p", 1.5, "1"), ("min_p", 2, "1"), ("repetition_penalty", 0, "100"),
                                     ("presence_penalty", 3, "2"), ("frequency_penalty", -3, "2"), ("max_tokens", 0, "1"),
+                                    ("min_tokens", 257, "is 257, max_tokens is 256, the default"),
                                     ("n", 0, "64"), ("n", 65, "64"), ("logprobs", 21, "20"), ("stop", [""], "1"),
                                     ("stop", ["x"] * 17, "16"), ("stop", ["x" * 257], "256"), ("stop_token_ids", [288], "287"),
                                     ("stop_token_ids", [-1], "287"), ("logit_bias", {1: 101.0}, "100"),
