@@ -203,6 +203,10 @@ grpc::ServerWriteReactor<v1::StreamGenerateResponse>* InferenceServiceImpl::Stre
 grpc::ServerUnaryReactor* InferenceServiceImpl::Abort(grpc::CallbackServerContext* context,
                                                       const v1::AbortRequest* request, v1::AbortResponse*) {
   auto* reactor = context->DefaultReactor();
+  if (request->request_id().empty()) {
+    reactor->Finish(ToGrpc(InvalidArgument("request_id is missing")));
+    return reactor;
+  }
   const auto generation = context_.table->Find(request->request_id());
   if (!generation || generation->owner() != OwnerOf(*context)) {
     reactor->Finish(ToGrpc(NotFound("no request '%s' of this owner runs here", request->request_id())));

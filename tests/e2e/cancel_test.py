@@ -81,6 +81,12 @@ class EveryStage(unittest.TestCase):
             stream.wait()
         self.cluster.assert_idle()
 
+    def test_an_abort_of_nothing_is_refused(self):
+        with self.assertRaises(grpc.RpcError) as raised:
+            self.cluster.api.Abort(inference_pb2.AbortRequest(), timeout=PATIENCE)
+        self.assertEqual(raised.exception.code(), grpc.StatusCode.INVALID_ARGUMENT)
+        self.assertIn("request_id is missing", raised.exception.details())
+
     def test_only_the_owner_may_abort(self):
         stream = self.cluster.stream(PROMPT, request_id="owned", n=4, metadata=[("authorization", "Bearer alice")],
                                      **ENDLESS)
