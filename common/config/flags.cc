@@ -89,6 +89,10 @@ std::optional<int> Flags::Parse(int argc, const char* const* argv) {
     impl_->app.parse(argc, const_cast<char**>(argv));
   } catch (const CLI::Success& success) {
     return impl_->app.exit(success, std::cout, std::cerr);
+  } catch (const CLI::ConversionError& error) {
+    // Only of a bool: numbers were checked before they are converted.
+    std::cerr << impl_->app.get_name() << ": " << error.what() << ", must be true or false (--help lists the flags)\n";
+    return 2;
   } catch (const CLI::ParseError& error) {
     std::cerr << impl_->app.get_name() << ": " << error.what() << " (--help lists the flags)\n";
     return 2;

@@ -88,6 +88,8 @@ TEST(Flags, ErrorsNameTheFlagAndTheLimits) {
   EXPECT_NE(error.find("1024"), std::string::npos) << error;
   EXPECT_EQ(Parse(config, {"--policy=sometimes"}, &error), 2);
   EXPECT_NE(error.find("always"), std::string::npos) << error;
+  EXPECT_EQ(Parse(config, {"--prefix_cache=banana"}, &error), 2);
+  EXPECT_NE(error.find("--prefix_cache = banana, must be true or false"), std::string::npos) << error;
   EXPECT_EQ(Parse(config, {"--no_such_flag=1"}, &error), 2);
   EXPECT_NE(error.find("no_such_flag"), std::string::npos) << error;
 }
