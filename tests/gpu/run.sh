@@ -4,8 +4,9 @@
 #   run.sh [--arch sm_90] [--out FOLDER] [--models NAME,...]
 #
 # It runs the programs that lie beside it (a bundle, see README.md); from a checkout it builds that bundle for the GPU at hand,
-# or for --arch, installing what is missing where it may. FOLDER (default: gpu-results) gets records.jsonl, which grows while
-# the run goes on, report.json, report.txt and a log of each step. Models are shapes with random weights.
+# or for --arch, then also where no GPU is, installing what is missing where it may. FOLDER (default: gpu-results) gets
+# records.jsonl, which grows while the run goes on, report.json, report.txt and a log of each step. Models are shapes with random
+# weights.
 #
 # Exit status: 0 all results are right; 1 some are not, or a step did not end; 2 wrong arguments, or no programs and no way to
 # build them; 77 no CUDA device. Missed targets of speed are printed and change nothing.
@@ -30,6 +31,11 @@ if [ -x "$here/gpu_bench" ]; then
 else
   root=$(cd "$here/../.." && pwd) bin=$(cd "$here/../.." && pwd)/build/gpu/bundle
   if [ -z "$arch" ]; then
+    # Said before minutes of a build, not after them.
+    if ! nvidia-smi -L >/dev/null 2>&1 && [ ! -e /dev/nvidia0 ]; then
+      echo "no CUDA device: neither nvidia-smi nor /dev/nvidia0 shows one; --arch builds all the same"
+      exit 77
+    fi
     capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1)
     arch=sm_${capability//./}
     [ "$arch" != sm_ ] || arch=sm_90
@@ -45,7 +51,6 @@ fi
 mkdir -p "$out" || exit 2
 out=$(cd "$out" && pwd)
 records=$out/records.jsonl
-: >"$records" || exit 2
 
 # CUDA's libraries lie where the toolkit or PyTorch put them.
 libraries=$(
@@ -110,6 +115,7 @@ case $? in
   77) sed 's/^gpu_bench: //' "$out/device.log" && exit 77 ;;
   *) cat "$out/device.log" >&2 && exit 1 ;;
 esac
+: >"$records" || exit 2  # not sooner: those of an earlier run stay where this one measures nothing
 
 export BATON_TEST_SEED=${BATON_TEST_SEED:-$((RANDOM * 32768 + RANDOM))}
 export BATON_DEMO_MODEL=$bin/demo

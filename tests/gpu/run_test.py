@@ -96,6 +96,30 @@ class Run(unittest.TestCase):
         self.assertEqual(77, self.run_it().returncode)
         self.assertEqual("no CUDA device: no driver\n", self.done.stdout)
 
+    def test_without_a_device_the_records_of_an_earlier_run_stay(self):
+        os.mkdir(self.out)
+        records = os.path.join(self.out, "records.jsonl")
+        with open(records, "w", encoding="utf-8") as file:
+            file.write("{}\n")
+        self.script("gpu_bench", "exit 77")
+        self.assertEqual(77, self.run_it().returncode)
+        with open(records, encoding="utf-8") as file:
+            self.assertEqual("{}\n", file.read())
+
+    @unittest.skipIf(os.path.exists("/dev/nvidia0"), "there is a device")
+    def test_a_checkout_without_a_device_is_not_built(self):
+        self.bin = os.path.join(self.folder, "checkout", "tests", "gpu")
+        os.makedirs(self.bin)
+        shutil.copy(os.path.join(HERE, "run.sh"), self.bin)
+        self.script("nvidia-smi", "echo No devices were found; exit 6")
+        path = self.bin + ":" + os.environ["PATH"]
+        self.assertEqual(77, self.run_it(PATH=path).returncode, self.done.stderr)
+        self.assertIn("no CUDA device", self.done.stdout)
+        self.assertNotIn("building", self.done.stdout)
+        self.assertFalse(os.path.exists(self.out))
+        self.assertEqual(2, self.run_it("--arch", "sm_90", PATH=path).returncode)  # tries to, and there is nothing to build
+        self.assertIn("building for sm_90", self.done.stdout)
+
     def test_wrong_arguments_are_refused(self):
         self.assertEqual(2, self.run_it("--fast").returncode)
         self.assertIn("--fast", self.done.stderr)
