@@ -10,11 +10,10 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const std::string& ad
   std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
   if (!options.tls.ca.empty()) {
     grpc::SslCredentialsOptions ssl;
-    BATON_ASSIGN_OR_RETURN(ssl.pem_root_certs, ReadTextFile(options.tls.ca));
-    if (!options.tls.certificate.empty()) {
-      BATON_ASSIGN_OR_RETURN(ssl.pem_cert_chain, ReadTextFile(options.tls.certificate));
-      BATON_ASSIGN_OR_RETURN(ssl.pem_private_key, ReadTextFile(options.tls.key));
-    }
+    BATON_ASSIGN_OR_RETURN(const TlsFiles files, ReadTlsFiles(options.tls));
+    ssl.pem_root_certs = files.ca;
+    ssl.pem_cert_chain = files.certificate;
+    ssl.pem_private_key = files.key;
     credentials = grpc::SslCredentials(ssl);
   }
   grpc::ChannelArguments arguments;

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "common/rpc/server.h"
+#include "common/rpc/tls.h"
 
 namespace baton {
 

@@ -98,24 +98,27 @@ absl::StatusOr<Endpoint> ParseEndpoint(const std::string& text) {
   return endpoint;
 }
 
-absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> Credentials(const OtlpCollector& collector, bool tls) {
+// Files of TLS say that plain text is not meant.
+absl::Status RefuseTls(const OtlpCollector& collector) {
   const TlsOptions& files = collector.tls;
+  if (files.ca.empty() && files.certificate.empty() && files.key.empty()) return absl::OkStatus();
+  return InvalidArgument(
+      "--otlp_tls_ca, --otlp_tls_cert and --otlp_tls_key need an --otlp_endpoint with https, not '%s'",
+      collector.endpoint);
+}
+
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> Credentials(const OtlpCollector& collector, bool tls) {
   if (!tls) {
-    if (files.ca.empty() && files.certificate.empty() && files.key.empty()) return grpc::InsecureChannelCredentials();
-    return InvalidArgument("--otlp_tls_ca, --otlp_tls_cert and --otlp_tls_key need an endpoint with https, not '%s'",
-                           collector.endpoint);
+    BATON_RETURN_IF_ERROR(RefuseTls(collector));
+    return grpc::InsecureChannelCredentials();
   }
-  if (files.certificate.empty() != files.key.empty()) {
-    return InvalidArgument("--otlp_tls_cert and --otlp_tls_key need each other");
-  }
+  TlsOptions options = collector.tls;
+  options.flags = "otlp_tls";
+  BATON_ASSIGN_OR_RETURN(const TlsFiles files, ReadTlsFiles(options));
   grpc::SslCredentialsOptions ssl;
-  if (!files.ca.empty()) {
-    BATON_ASSIGN_OR_RETURN(ssl.pem_root_certs, ReadTextFile(files.ca));
-  }
-  if (!files.key.empty()) {
-    BATON_ASSIGN_OR_RETURN(ssl.pem_cert_chain, ReadTextFile(files.certificate));
-    BATON_ASSIGN_OR_RETURN(ssl.pem_private_key, ReadTextFile(files.key));
-  }
+  ssl.pem_root_certs = files.ca;
+  ssl.pem_cert_chain = files.certificate;
+  ssl.pem_private_key = files.key;
   return grpc::SslCredentials(ssl);
 }
 
@@ -151,7 +154,10 @@ SpanMetrics::SpanMetrics(Metrics& metrics)
 
 absl::StatusOr<std::unique_ptr<OtlpExporter>> OtlpExporter::Start(Options options, const SpanMetrics& metrics,
                                                                   const Logger* log) {
-  if (options.collector.endpoint.empty()) return std::unique_ptr<OtlpExporter>();
+  if (options.collector.endpoint.empty()) {
+    BATON_RETURN_IF_ERROR(RefuseTls(options.collector));
+    return std::unique_ptr<OtlpExporter>();
+  }
   BATON_ASSIGN_OR_RETURN(const auto channel, MakeCollectorChannel(options.collector));
   return std::unique_ptr<OtlpExporter>(new OtlpExporter(std::move(options), channel, metrics, log));
 }

@@ -4,53 +4,29 @@
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
 
-#include <fstream>
-#include <sstream>
-
 #include "common/base/status.h"
 
 namespace baton {
 namespace {
 
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> Credentials(const TlsOptions& tls) {
-  if (tls.certificate.empty() != tls.key.empty()) {
-    return InvalidArgument("TLS needs both a certificate and a key; only %s is set",
-                           tls.key.empty() ? "the certificate" : "the key");
-  }
-  if (tls.certificate.empty()) return grpc::InsecureServerCredentials();
-  BATON_ASSIGN_OR_RETURN(std::string key, ReadTextFile(tls.key));
-  BATON_ASSIGN_OR_RETURN(std::string certificate, ReadTextFile(tls.certificate));
-  grpc::SslServerCredentialsOptions options(tls.ca.empty()
+  BATON_ASSIGN_OR_RETURN(const TlsFiles files, ReadTlsFiles(tls));
+  if (files.certificate.empty()) return grpc::InsecureServerCredentials();
+  grpc::SslServerCredentialsOptions options(files.ca.empty()
                                                 ? GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE
                                                 : GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
-  if (!tls.ca.empty()) {
-    BATON_ASSIGN_OR_RETURN(options.pem_root_certs, ReadTextFile(tls.ca));
-  }
-  options.pem_key_cert_pairs.push_back({key, certificate});
+  options.pem_root_certs = files.ca;
+  options.pem_key_cert_pairs.push_back({files.key, files.certificate});
   return grpc::SslServerCredentials(options);
 }
 
 }  // namespace
-
-absl::StatusOr<std::string> ReadTextFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return NotFound("cannot read %s", path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 void AddServerFlags(Flags& flags, ServerOptions& options) {
   flags.Add("host", &options.host, "Address to listen on for gRPC.");
   flags.Add("port", &options.port, "Port to listen on for gRPC; 0 takes a free one.");
   flags.Add("max_message_mib", &options.max_message_mib, "Largest gRPC message, MiB.", 1, 1024);
   AddTlsFlags(flags, "tls", options.tls);
-}
-
-void AddTlsFlags(Flags& flags, const std::string& prefix, TlsOptions& options) {
-  flags.Add(prefix + "_cert", &options.certificate, "PEM certificate; empty means plain text.");
-  flags.Add(prefix + "_key", &options.key, "PEM private key of the certificate.");
-  flags.Add(prefix + "_ca", &options.ca, "PEM certificates that the other side must be signed by.");
 }
 
 absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const ServerOptions& options,

@@ -12,14 +12,9 @@
 #include "absl/status/statusor.h"
 #include "common/base/clock.h"
 #include "common/config/flags.h"
+#include "common/rpc/tls.h"
 
 namespace baton {
-
-struct TlsOptions {
-  std::string certificate;  // PEM file; empty: plain text
-  std::string key;          // PEM file
-  std::string ca;           // PEM file; server: require clients' certificates signed by it; client: trust it
-};
 
 struct ServerOptions {
   std::string host = "127.0.0.1";
@@ -28,7 +23,6 @@ struct ServerOptions {
   TlsOptions tls;
 };
 void AddServerFlags(Flags& flags, ServerOptions& options);
-void AddTlsFlags(Flags& flags, const std::string& prefix, TlsOptions& options);
 
 class RpcServer {
  public:
@@ -51,8 +45,5 @@ class RpcServer {
   std::vector<std::string> readiness_;
   uint16_t port_ = 0;
 };
-
-// The whole file. NOT_FOUND naming it.
-absl::StatusOr<std::string> ReadTextFile(const std::string& path);
 
 }  // namespace baton

@@ -50,6 +50,8 @@ int Run(int argc, char** argv) {
   const absl::StatusOr<LogLevel> level = ParseLogLevel(config.log_level);
   const Logger log("baton-router", level.ok() ? *level : LogLevel::kInfo);
   if (const absl::Status status = config.Finish(); !status.ok()) return Fail(log, status);
+  // Channels read them again, each when its worker is found; here nobody has to wait for one to learn of a wrong file.
+  if (const auto files = ReadTlsFiles(config.worker_channel.tls); !files.ok()) return Fail(log, files.status());
 
   // In this order, so that what is used ends after what uses it.
   const SteadyClock clock;

@@ -14,14 +14,14 @@
 
 {{/* Where spans go: flags of every program. */}}
 {{- define "baton.tracing" -}}
-{{- with .Values.tracing.endpoint }}
-- --otlp_endpoint={{ . }}
-{{- end }}
+{{- if .Values.tracing.endpoint }}
+- --otlp_endpoint={{ .Values.tracing.endpoint }}
 {{- if .Values.tracing.secret }}
 - --otlp_tls_ca=/etc/baton/otlp-tls/ca.crt
 {{- if .Values.tracing.clientAuth }}
 - --otlp_tls_cert=/etc/baton/otlp-tls/tls.crt
 - --otlp_tls_key=/etc/baton/otlp-tls/tls.key
+{{- end }}
 {{- end }}
 {{- end }}
 {{- end -}}

@@ -189,8 +189,8 @@ TEST_F(OtlpExporterTest, RefusedSpansCountAsFailed) {
 TEST_F(OtlpExporterTest, NoEndpointMeansNoExporter) { EXPECT_EQ(*OtlpExporter::Start({}, counts_, &log_), nullptr); }
 
 TEST_F(OtlpExporterTest, RefusesEndpointsThatAreNoHostAndPort) {
-  for (const char* endpoint : {"collector", ":4317", "collector:", "collector:99999", "ftp://collector:4317", "https://",
-                               "http://a:1/v1/traces", "https://a:1/v1/traces"}) {
+  for (const char* endpoint : {"collector", ":4317", "collector:", "collector:99999", "ftp://collector:4317",
+                               "https://", "http://a:1/v1/traces", "https://a:1/v1/traces"}) {
     const auto exporter = OtlpExporter::Start({.collector = {.endpoint = endpoint}}, counts_, &log_);
     EXPECT_EQ(exporter.status().code(), absl::StatusCode::kInvalidArgument) << endpoint;
     EXPECT_NE(std::string(exporter.status().message()).find(endpoint), std::string::npos) << exporter.status();
@@ -203,6 +203,11 @@ TEST_F(OtlpExporterTest, RefusesTlsFilesThatCannotBeMeant) {
   };
   // A certificate would be sent nowhere, and the spans in plain text.
   EXPECT_EQ(start({"http://a:1", {.ca = "ca.pem"}}).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(start({"", {.ca = "ca.pem"}}).code(), absl::StatusCode::kInvalidArgument);
+  const absl::Status no_certificate = start({"https://a:1", {.ca = "/etc/passwd"}});
+  EXPECT_EQ(no_certificate.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(std::string(no_certificate.message()).find("--otlp_tls_ca: /etc/passwd"), std::string::npos)
+      << no_certificate;
   EXPECT_EQ(start({"a:1", {.certificate = "a.pem", .key = "a.key"}}).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(start({"https://a:1", {.certificate = "a.pem"}}).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(start({"https://a:1", {.key = "a.key"}}).code(), absl::StatusCode::kInvalidArgument);
