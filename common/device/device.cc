@@ -5,6 +5,19 @@
 #include "common/base/status.h"
 
 namespace baton::device {
+namespace {
+
+// CUDA's text for a machine without any driver is that of one with too old a driver.
+const char* WhyNone(cudaError_t counted) {
+  if (counted == cudaSuccess) return "none found";
+  int driver = 0;
+  if (cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0) {
+    return "no driver of NVIDIA found (libcuda.so.1)";
+  }
+  return cudaGetErrorString(counted);
+}
+
+}  // namespace
 
 absl::StatusOr<DeviceInfo> Open(int ordinal) {
   int count = 0;
@@ -13,8 +26,7 @@ absl::StatusOr<DeviceInfo> Open(int ordinal) {
   if (counted == cudaErrorInsufficientDriver || counted == cudaErrorNoDevice ||
       (counted == cudaSuccess && count == 0)) {
     cudaGetLastError();
-    return FailedPrecondition("no CUDA device: %s",
-                              counted == cudaSuccess ? "none found" : cudaGetErrorString(counted));
+    return FailedPrecondition("no CUDA device: %s", WhyNone(counted));
   }
   BATON_RETURN_IF_ERROR(ToStatus(counted, "counting CUDA devices"));
   if (ordinal < 0 || ordinal >= count) return InvalidArgument("CUDA device %d; there are %d", ordinal, count);

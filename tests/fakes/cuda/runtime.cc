@@ -272,6 +272,11 @@ cudaError_t cudaGetLastError() {
   return std::exchange(TheMachine().last_error, StateOf(current_device));
 }
 
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = 12040;
+  return cudaSuccess;
+}
+
 cudaError_t cudaGetDeviceCount(int* count) {
   Lock lock(TheMachine().mutex);
   *count = TheMachine().count;
