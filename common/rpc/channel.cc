@@ -6,15 +6,19 @@
 
 namespace baton {
 
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeTlsCredentials(const TlsOptions& tls) {
+  BATON_ASSIGN_OR_RETURN(const TlsFiles files, ReadTlsFiles(tls));
+  grpc::SslCredentialsOptions ssl;
+  ssl.pem_root_certs = files.ca;
+  ssl.pem_cert_chain = files.certificate;
+  ssl.pem_private_key = files.key;
+  return grpc::SslCredentials(ssl);
+}
+
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const std::string& address, const ChannelOptions& options) {
   std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
   if (!options.tls.ca.empty()) {
-    grpc::SslCredentialsOptions ssl;
-    BATON_ASSIGN_OR_RETURN(const TlsFiles files, ReadTlsFiles(options.tls));
-    ssl.pem_root_certs = files.ca;
-    ssl.pem_cert_chain = files.certificate;
-    ssl.pem_private_key = files.key;
-    credentials = grpc::SslCredentials(ssl);
+    BATON_ASSIGN_OR_RETURN(credentials, MakeTlsCredentials(options.tls));
   }
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(static_cast<int>(options.max_message_mib) << 20);

@@ -3,6 +3,7 @@
 // Client channels to workers and routers: keepalive that notices a dead peer in seconds, TLS, message limits.
 
 #include <grpcpp/channel.h>
+#include <grpcpp/security/credentials.h>
 
 #include <memory>
 #include <string>
@@ -17,6 +18,9 @@ struct ChannelOptions {
   std::string tls_name;  // what the server's certificate must be for; empty: the address's host
   uint32_t max_message_mib = 64;
 };
+
+// A client's for TLS, from the files of `tls`; without `ca` it trusts the system's authorities.
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeTlsCredentials(const TlsOptions& tls);
 
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const std::string& address, const ChannelOptions& options);
 

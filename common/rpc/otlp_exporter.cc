@@ -9,6 +9,7 @@
 #include "common/base/status.h"
 #include "common/base/version.h"
 #include "common/config/host_port.h"
+#include "common/rpc/channel.h"
 
 namespace baton {
 namespace {
@@ -114,12 +115,7 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> Credentials(const Otlp
   }
   TlsOptions options = collector.tls;
   options.flags = "otlp_tls";
-  BATON_ASSIGN_OR_RETURN(const TlsFiles files, ReadTlsFiles(options));
-  grpc::SslCredentialsOptions ssl;
-  ssl.pem_root_certs = files.ca;
-  ssl.pem_cert_chain = files.certificate;
-  ssl.pem_private_key = files.key;
-  return grpc::SslCredentials(ssl);
+  return MakeTlsCredentials(options);
 }
 
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeCollectorChannel(const OtlpCollector& collector) {
