@@ -24,3 +24,11 @@ class DynamicLibrary {
 };
 
 }  // namespace baton
+
+// Defines a library's function, in parentheses its parameters and how they are handed on, as one that is found through
+// Library() of the file when it is first called; it returns `missing` where there is no such library or function.
+#define BATON_FORWARD(result, missing, name, parameters, arguments)     \
+  result name parameters {                                              \
+    static const auto function = Library().Find<decltype(name)>(#name); \
+    return function == nullptr ? missing : function arguments;          \
+  }

@@ -16,11 +16,6 @@ const baton::DynamicLibrary& Library() {
 
 }  // namespace
 
-#define BATON_FORWARD(result, missing, name, parameters, arguments)     \
-  result name parameters {                                              \
-    static const auto function = Library().Find<decltype(name)>(#name); \
-    return function == nullptr ? missing : function arguments;          \
-  }
 #define BATON_FORWARD_RESULT(name, parameters, arguments) \
   BATON_FORWARD(ncclResult_t, ncclSystemError, name, parameters, arguments)
 

@@ -17,11 +17,6 @@ const baton::DynamicLibrary& Library() {
 
 }  // namespace
 
-#define BATON_FORWARD(result, missing, name, parameters, arguments)     \
-  result name parameters {                                              \
-    static const auto function = Library().Find<decltype(name)>(#name); \
-    return function == nullptr ? missing : function arguments;          \
-  }
 #define BATON_FORWARD_STATUS(name, parameters, arguments) \
   BATON_FORWARD(cublasStatus_t, CUBLAS_STATUS_NOT_INITIALIZED, name, parameters, arguments)
 
