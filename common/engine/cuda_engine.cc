@@ -109,12 +109,7 @@ absl::StatusOr<ComputeModel> LoadOnCuda(std::shared_ptr<const model::Model> mode
   BATON_ASSIGN_OR_RETURN(const std::vector<std::shared_ptr<const CudaWeights>> shards,
                          LoadCudaShards(served, dtype, options.devices, progress));
   for (const auto& shard : shards) loaded.weights_bytes += shard->matrix_bytes;
-  loaded.layout = {.dtype = formats.kv,
-                   .layers = served.config.layers,
-                   .kv_heads = served.config.kv_heads,
-                   .head_dim = served.config.head_dim,
-                   .block_size = options.block_size,
-                   .key_order = KeyOrder::kBySlot};
+  loaded.layout = CudaKvLayout(served.config, formats.kv, options.block_size);
   CudaRunnerOptions runner;
   runner.max_batch = options.max_batch;
   runner.max_step_tokens = options.max_step_tokens;

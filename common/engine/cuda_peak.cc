@@ -5,9 +5,9 @@
 
 #include "common/base/clock.h"
 #include "common/base/status.h"
-#include "common/device/device.h"
 #include "common/device/memory.h"
 #include "common/device/stream.h"
+#include "common/engine/cuda_status.h"
 #include "kernels/cuda/gemm.h"
 
 namespace baton {
@@ -50,8 +50,8 @@ absl::StatusOr<double> SecondsOfProduct(const device::Stream& stream, cuda::Gemm
   BATON_ASSIGN_OR_RETURN(const Memory w, Filled(stream, bytes));
   BATON_ASSIGN_OR_RETURN(const Memory y, Filled(stream, bytes));
   return Fastest(stream, [&] {
-    const cuda::Error error = gemm.Run(dtype, x.data(), w.data(), side, side, side, dtype, y.data(), stream.get());
-    return device::ToStatus(static_cast<int>(error), "enqueueing a matrix product");
+    return Enqueued(gemm.Run(dtype, x.data(), w.data(), side, side, side, dtype, y.data(), stream.get()),
+                    "enqueueing a matrix product");
   });
 }
 
@@ -81,8 +81,7 @@ absl::StatusOr<EnginePeak> ProbeCudaPeak(DType dtype) {
   BATON_ASSIGN_OR_RETURN(const device::Stream stream, device::Stream::Create());
   BATON_ASSIGN_OR_RETURN(const Memory workspace, Memory::Allocate(MemoryKind::kDevice, cuda::Gemm::kWorkspaceBytes));
   std::unique_ptr<cuda::Gemm> gemm;
-  BATON_RETURN_IF_ERROR(
-      device::ToStatus(static_cast<int>(cuda::Gemm::Create(workspace.data(), false, gemm)), "starting cuBLASLt"));
+  BATON_RETURN_IF_ERROR(Enqueued(cuda::Gemm::Create(workspace.data(), false, gemm), "starting cuBLASLt"));
   EnginePeak peak;
   BATON_ASSIGN_OR_RETURN(
       peak.flops_per_second,

@@ -7,6 +7,7 @@
 #include "common/base/status.h"
 #include "common/device/device.h"
 #include "common/engine/cuda_staging.h"
+#include "common/engine/cuda_status.h"
 #include "kernels/cuda/checksum.h"
 
 namespace baton {
@@ -16,10 +17,7 @@ namespace {
 constexpr size_t kIdsAtOnce = 1024;
 constexpr uint64_t kGatheredBytes = 16 << 20;
 
-KvLayout ShareOf(KvLayout layout, size_t ranks) {
-  layout.kv_heads /= static_cast<uint32_t>(ranks);
-  return layout;
-}
+constexpr char kKvWork[] = "enqueueing KV work";
 
 absl::Status Check(const KvLayout& layout, uint32_t blocks, size_t ranks) {
   if (ranks == 0 || blocks == 0) return InvalidArgument("a KV pool of %d blocks on %d devices", blocks, ranks);
@@ -37,9 +35,12 @@ absl::Status Check(const KvLayout& layout, uint32_t blocks, size_t ranks) {
   return absl::OkStatus();
 }
 
-absl::Status Enqueued(cuda::Error error) { return device::ToStatus(static_cast<int>(error), "enqueueing KV work"); }
-
 }  // namespace
+
+KvLayout LayoutOfRank(KvLayout layout, size_t ranks) {
+  layout.kv_heads /= static_cast<uint32_t>(ranks);
+  return layout;
+}
 
 absl::StatusOr<std::unique_ptr<CudaPool>> CudaPool::Create(const KvLayout& layout, uint32_t blocks,
                                                            std::span<const int> devices) {
@@ -50,7 +51,7 @@ absl::StatusOr<std::unique_ptr<CudaPool>> CudaPool::Create(const KvLayout& layou
 }
 
 CudaPool::CudaPool(const KvLayout& layout, uint32_t blocks, size_t ranks)
-    : layout_(layout), rank_layout_(ShareOf(layout, ranks)), blocks_(blocks), ranks_(ranks) {}
+    : layout_(layout), rank_layout_(LayoutOfRank(layout, ranks)), blocks_(blocks), ranks_(ranks) {}
 
 CudaPool::~CudaPool() = default;
 
@@ -116,7 +117,8 @@ absl::Status CudaPool::Gather(Lane& lane, std::span<const BlockId> ids, KeyOrder
       }
       BATON_RETURN_IF_ERROR(
           Enqueued(cuda::GatherPoolBytes(ranks_[i].share, ranges.data(), count, order == KeyOrder::kByElement,
-                                         lane.gathered.data(), lane.streams[i].get())));
+                                         lane.gathered.data(), lane.streams[i].get()),
+                   kKvWork));
     }
     // The other devices' parts are there before the first one reads them.
     if (i > 0) BATON_RETURN_IF_ERROR(lane.streams[i].Synchronize());
@@ -149,7 +151,8 @@ absl::Status CudaPool::Checksums(std::span<const BlockId> ids, KeyOrder order, S
     const std::byte* blocks = in_place ? ranks_[0].memory.data() : lane.gathered.data();
     BATON_RETURN_IF_ERROR(
         Enqueued(cuda::ChecksumBlocks(blocks, lane.ids.as<BlockId>(), static_cast<int64_t>(some.size()),
-                                      static_cast<int64_t>(block_bytes), lane.checksums.as<uint64_t>(), stream.get())));
+                                      static_cast<int64_t>(block_bytes), lane.checksums.as<uint64_t>(), stream.get()),
+                 kKvWork));
     BATON_RETURN_IF_ERROR(stream.Record(lane.done));
     BATON_RETURN_IF_ERROR(lane.done.Wait());
     std::copy_n(lane.checksums.as<uint64_t>(), some.size(), checksums.begin() + static_cast<ptrdiff_t>(first));
@@ -167,7 +170,8 @@ absl::Status CudaPool::Zero(std::span<const BlockId> ids, uint32_t used, StepOrd
     for (size_t first = 0; first < ids.size(); first += cuda::kMaxPoolRanges) {
       const int count = static_cast<int>(std::min<size_t>(cuda::kMaxPoolRanges, ids.size() - first));
       BATON_RETURN_IF_ERROR(Enqueued(cuda::ZeroPoolSlots(ranks_[i].share, ids.data() + first, count,
-                                                         static_cast<int32_t>(used), lane.streams[i].get())));
+                                                         static_cast<int32_t>(used), lane.streams[i].get()),
+                                     kKvWork));
     }
   }
   for (const device::Stream& stream : lane.streams) BATON_RETURN_IF_ERROR(stream.Synchronize());

@@ -21,6 +21,9 @@
 
 namespace baton {
 
+// With the KV heads that one of `ranks` has.
+KvLayout LayoutOfRank(KvLayout layout, size_t ranks);
+
 class CudaPool final : public PoolMemory {
  public:
   // Zeroed memory for `blocks` on each of `devices` (ordinals, rank by rank). INVALID_ARGUMENT when the KV heads do not

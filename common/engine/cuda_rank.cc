@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "common/base/status.h"
-#include "common/device/device.h"
+#include "common/engine/cuda_status.h"
 #include "kernels/cuda/block_copy.h"
 #include "kernels/cuda/embedding.h"
 #include "kernels/cuda/prefill_attention.h"
@@ -18,10 +18,6 @@ namespace {
 
 // The workspace of decode attention is for so many rows; more are taken in turn.
 constexpr int64_t kDecodeRowsAtOnce = 128;
-
-absl::Status Enqueued(cuda::Error error, std::string_view what) {
-  return device::ToStatus(static_cast<int>(error), what);
-}
 
 #define BATON_ENQUEUE(call) BATON_RETURN_IF_ERROR(Enqueued(call, "enqueueing a kernel"))
 

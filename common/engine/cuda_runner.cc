@@ -76,11 +76,6 @@ CudaStepLimits LimitsOf(const model::ModelConfig& config, const KvLayout& layout
           .table_stride = static_cast<int32_t>(layout.BlocksFor(config.max_length))};
 }
 
-KvLayout LayoutOfRank(KvLayout layout, uint32_t ranks) {
-  layout.kv_heads /= ranks;
-  return layout;
-}
-
 }  // namespace
 
 uint64_t CudaRunner::ActivationBytes(const std::shared_ptr<const CudaWeights>& first_shard, const KvLayout& layout,
@@ -106,6 +101,15 @@ absl::StatusOr<std::unique_ptr<CudaRunner>> CudaRunner::Create(std::vector<std::
 
 bool CudaStoresKv(DType kv, DType weights) {
   return kv == weights || (kv == DType::kF8 && (weights == DType::kF16 || weights == DType::kBF16));
+}
+
+KvLayout CudaKvLayout(const model::ModelConfig& config, DType kv_dtype, uint32_t block_size) {
+  return {.dtype = kv_dtype,
+          .layers = config.layers,
+          .kv_heads = config.kv_heads,
+          .head_dim = config.head_dim,
+          .block_size = block_size,
+          .key_order = KeyOrder::kBySlot};
 }
 
 absl::StatusOr<std::unique_ptr<CudaRunner>> CudaRunner::Create(std::vector<std::shared_ptr<const CudaWeights>> shards,

@@ -42,6 +42,9 @@ namespace baton {
 // the pool and what attention reads, and costs exactness; keys and values beyond +-448 are clipped.
 bool CudaStoresKv(DType kv, DType weights);
 
+// How it stores a model's keys and values.
+KvLayout CudaKvLayout(const model::ModelConfig& config, DType kv_dtype, uint32_t block_size = 16);
+
 class CudaRunner final : public Runner {
  public:
   // `shards`: all of a model, rank by rank, each on a device of its own. `layout`: of all KV heads, of a

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "common/base/status.h"
-#include "common/device/device.h"
+#include "common/engine/cuda_status.h"
 
 namespace baton {
 namespace {
@@ -23,8 +23,6 @@ absl::Status AllocatePair(device::Memory& host, device::Memory& device, uint64_t
   BATON_RETURN_IF_ERROR(AllocateTo(host, device::MemoryKind::kPinned, bytes));
   return AllocateTo(device, device::MemoryKind::kDevice, bytes);
 }
-
-absl::Status Enqueued(cuda::Error error) { return device::ToStatus(static_cast<int>(error), "enqueueing sampling"); }
 
 }  // namespace
 
@@ -181,9 +179,10 @@ absl::Status CudaSampler::Launch(const float* logits, const device::Stream& stre
   const auto vocab = static_cast<int32_t>(vocab_);
   BATON_RETURN_IF_ERROR(starts_.Send(stream));
   BATON_RETURN_IF_ERROR(seen_.Send(stream));
-  BATON_RETURN_IF_ERROR(Enqueued(
-      cuda::StartHistories(starts_.device.as<cuda::HistoryStart>(), static_cast<int64_t>(starts_.used),
-                           seen_.device.as<cuda::SeenToken>(), vocab, histories_.as<uint32_t>(), stream.get())));
+  BATON_RETURN_IF_ERROR(
+      Enqueued(cuda::StartHistories(starts_.device.as<cuda::HistoryStart>(), static_cast<int64_t>(starts_.used),
+                                    seen_.device.as<cuda::SeenToken>(), vocab, histories_.as<uint32_t>(), stream.get()),
+               "enqueueing sampling"));
   BATON_RETURN_IF_ERROR(rows_.Send(stream));
   BATON_RETURN_IF_ERROR(biases_.Send(stream));
   BATON_RETURN_IF_ERROR(masked_.Send(stream));
@@ -193,9 +192,10 @@ absl::Status CudaSampler::Launch(const float* logits, const device::Stream& stre
                                   .biases = biases_.device.as<cuda::LogitBias>(),
                                   .masked = masked_.device.as<TokenId>(),
                                   .histories = histories_.as<uint32_t>()};
-  BATON_RETURN_IF_ERROR(Enqueued(cuda::Sample(inputs, rows_.device.as<cuda::SampleRow>(), static_cast<int64_t>(count),
-                                              scratch_.as<float>(), results_.device.as<cuda::SampledRow>(),
-                                              tops_.device.as<cuda::TopToken>(), stream.get())));
+  BATON_RETURN_IF_ERROR(Enqueued(
+      cuda::Sample(inputs, rows_.device.as<cuda::SampleRow>(), static_cast<int64_t>(count), scratch_.as<float>(),
+                   results_.device.as<cuda::SampledRow>(), tops_.device.as<cuda::TopToken>(), stream.get()),
+      "enqueueing sampling"));
   BATON_RETURN_IF_ERROR(results_.Read(count, stream));
   return wants_tops_ ? tops_.Read(count * cuda::kMaxTopTokens, stream) : absl::OkStatus();
 }

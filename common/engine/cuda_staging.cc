@@ -6,6 +6,7 @@
 
 #include "common/base/status.h"
 #include "common/device/device.h"
+#include "common/engine/cuda_status.h"
 
 namespace baton {
 namespace {
@@ -79,7 +80,7 @@ absl::Status CudaStaging::Move(size_t index, std::span<const PoolRun> runs, size
     const cuda::Error error =
         gather ? cuda::GatherPoolBytes(of.share, ranges.data(), count, by_element, buffer, stream.get())
                : cuda::ScatterPoolBytes(of.share, ranges.data(), count, buffer, stream.get());
-    BATON_RETURN_IF_ERROR(device::ToStatus(static_cast<int>(error), "moving KV bytes"));
+    BATON_RETURN_IF_ERROR(Enqueued(error, "moving KV bytes"));
   }
   return absl::OkStatus();
 }

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "common/base/status.h"
-#include "common/engine/cpu_runner.h"
 #include "common/model/shapes.h"
 #include "tests/gpu/shaped_model.h"
 
@@ -41,8 +40,7 @@ absl::StatusOr<std::unique_ptr<BenchEngine>> BenchEngine::Start(const BenchShape
   BATON_ASSIGN_OR_RETURN(engine->weights_, LoadCudaWeights(*model, DType::kBF16, engine->stream_));
   engine->load_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 
-  engine->layout_ = MakeKvLayout(config, DType::kBF16);
-  engine->layout_.key_order = KeyOrder::kBySlot;
+  engine->layout_ = CudaKvLayout(config, DType::kBF16);
   uint32_t blocks = 1;
   for (const uint32_t batch : shape.batches) {
     blocks = std::max(blocks, batch * engine->layout_.BlocksFor(shape.context + 1));

@@ -22,12 +22,6 @@
 
 namespace baton {
 
-inline KvLayout CudaLayout(const model::ModelConfig& config, DType dtype) {
-  KvLayout layout = MakeKvLayout(config, dtype);
-  layout.key_order = KeyOrder::kBySlot;
-  return layout;
-}
-
 inline std::vector<TokenId> RandomTokens(size_t count, uint32_t vocab, uint32_t seed) {
   std::mt19937 random(seed + TestSeed());
   std::vector<TokenId> tokens(count);
@@ -67,7 +61,7 @@ class CudaHarness final : public SequenceDriver {
 
   CudaHarness(std::shared_ptr<const CudaWeights> weights, DType kv_dtype, const CudaRunnerOptions& options,
               uint32_t blocks)
-      : SequenceDriver(CudaLayout(weights->config, kv_dtype), blocks) {
+      : SequenceDriver(CudaKvLayout(weights->config, kv_dtype), blocks) {
     auto memory = device::Memory::Allocate(device::MemoryKind::kDevice, blocks * layout_.BytesPerBlock());
     EXPECT_TRUE(memory.ok()) << StatusMessage(memory.status());
     pool_ = *std::move(memory);
@@ -85,5 +79,22 @@ class CudaHarness final : public SequenceDriver {
   device::Memory pool_;
   std::unique_ptr<CudaRunner> runner_;
 };
+
+// `cuda`, with three swap slots, goes on from copied and from swapped blocks as from the first ones.
+template <typename Harness>
+void ExpectMovedBlocksHoldTheSame(Harness& cuda, const std::vector<TokenId>& prompt) {
+  typename Harness::Sequence sequence;
+  cuda.Append(sequence, prompt);
+  typename Harness::Sequence copy = sequence, swapped = sequence;
+  copy.blocks[1] = cuda.TakeBlock();
+  swapped.blocks[0] = cuda.TakeBlock();
+  swapped.blocks[1] = cuda.TakeBlock();
+  cuda.runner().CopyBlock(sequence.blocks[1], copy.blocks[1]);
+  for (uint32_t i = 0; i < 2; ++i) cuda.runner().SwapOut(sequence.blocks[i], 2 - i);
+  const std::vector<float> expected = cuda.Append(sequence, {9});
+  EXPECT_EQ(cuda.Append(copy, {9}), expected);
+  for (uint32_t i = 0; i < 2; ++i) cuda.runner().SwapIn(2 - i, swapped.blocks[i]);
+  EXPECT_EQ(cuda.Append(swapped, {9}), expected);
+}
 
 }  // namespace baton

@@ -186,19 +186,7 @@ TEST_F(CudaRunnerTest, ACopiedOrSwappedBlockHoldsTheSameKeysAndValues) {
   const auto model = fakes::MakeRandomModel(ConfigWithHeads(64), 5 + TestSeed());
   CudaHarness cuda(*model, DType::kBF16, device_stream(), {.deterministic = true, .swap_blocks = 3});
   EXPECT_EQ(cuda.runner().swap_slots(), 3u);
-  const std::vector<TokenId> prompt = RandomTokens(20, model->config.vocab, 1);
-  CudaHarness::Sequence sequence;
-  cuda.Append(sequence, prompt);
-  CudaHarness::Sequence copy = sequence, swapped = sequence;
-  copy.blocks[1] = cuda.TakeBlock();
-  swapped.blocks[0] = cuda.TakeBlock();
-  swapped.blocks[1] = cuda.TakeBlock();
-  cuda.runner().CopyBlock(sequence.blocks[1], copy.blocks[1]);
-  for (uint32_t i = 0; i < 2; ++i) cuda.runner().SwapOut(sequence.blocks[i], 2 - i);
-  const std::vector<float> expected = cuda.Append(sequence, {9});
-  EXPECT_EQ(cuda.Append(copy, {9}), expected);
-  for (uint32_t i = 0; i < 2; ++i) cuda.runner().SwapIn(2 - i, swapped.blocks[i]);
-  EXPECT_EQ(cuda.Append(swapped, {9}), expected);
+  ExpectMovedBlocksHoldTheSame(cuda, RandomTokens(20, model->config.vocab, 1));
 }
 
 TEST_F(CudaRunnerTest, BatchesThatDoNotFitAreRefusedBeforeAnythingIsWritten) {
@@ -225,7 +213,7 @@ TEST_F(CudaRunnerTest, WeightsAndPoolsOfOtherShapesAreRefused) {
   EXPECT_THAT(StatusMessage(LoadCudaWeights(*model, DType::kQ8_0, device_stream()).status()), HasSubstr("not q8_0"));
   const auto weights = LoadCudaWeights(*model, DType::kBF16, device_stream());
   ASSERT_TRUE(weights.ok());
-  KvLayout layout = CudaLayout(model->config, DType::kF16);
+  KvLayout layout = CudaKvLayout(model->config, DType::kF16);
   EXPECT_THAT(StatusMessage(CudaRunner::Create(*weights, layout, {}, {}).status()),
               HasSubstr("KV format f16, weights bf16"));
   const auto in_f32 = LoadCudaWeights(*model, DType::kF32, device_stream());
@@ -234,7 +222,7 @@ TEST_F(CudaRunnerTest, WeightsAndPoolsOfOtherShapesAreRefused) {
               HasSubstr("KV format fp8, weights f32"));
   layout.key_order = KeyOrder::kByElement;
   EXPECT_THAT(StatusMessage(CudaRunner::Create(*weights, layout, {}, {}).status()), HasSubstr("slot by slot"));
-  layout = CudaLayout(model->config, DType::kBF16);
+  layout = CudaKvLayout(model->config, DType::kBF16);
   layout.layers = 3;
   EXPECT_THAT(StatusMessage(CudaRunner::Create(*weights, layout, {}, {}).status()), HasSubstr("3 layers"));
 }

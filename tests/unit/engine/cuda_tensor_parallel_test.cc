@@ -30,7 +30,7 @@ class RanksHarness final : public SequenceDriver {
  public:
   RanksHarness(const model::Model& model, DType dtype, uint32_t ranks, const CudaRunnerOptions& options = {},
                uint32_t blocks = 64)
-      : SequenceDriver(CudaLayout(model.config, dtype), blocks) {
+      : SequenceDriver(CudaKvLayout(model.config, dtype), blocks) {
     auto shards = LoadCudaShards(model, dtype, Devices(ranks));
     BATON_CHECK(shards.ok());
     shards_ = *shards;
@@ -196,18 +196,7 @@ TEST_F(TensorParallel, DeterministicRowsDependOnTheirOwnTokensAlone) {
 TEST_F(TensorParallel, ACopiedOrSwappedBlockHoldsTheSameKeysAndValuesOnAllRanks) {
   const auto model = fakes::MakeRandomModel(DivisibleConfig(), 5);
   RanksHarness cuda(*model, DType::kBF16, 4, {.deterministic = true, .swap_blocks = 3});
-  RanksHarness::Sequence sequence;
-  cuda.Append(sequence, RandomTokens(20, model->config.vocab, 1));
-  RanksHarness::Sequence copy = sequence, swapped = sequence;
-  copy.blocks[1] = cuda.TakeBlock();
-  swapped.blocks[0] = cuda.TakeBlock();
-  swapped.blocks[1] = cuda.TakeBlock();
-  cuda.runner().CopyBlock(sequence.blocks[1], copy.blocks[1]);
-  for (uint32_t i = 0; i < 2; ++i) cuda.runner().SwapOut(sequence.blocks[i], 2 - i);
-  const std::vector<float> expected = cuda.Append(sequence, {9});
-  EXPECT_EQ(cuda.Append(copy, {9}), expected);
-  for (uint32_t i = 0; i < 2; ++i) cuda.runner().SwapIn(2 - i, swapped.blocks[i]);
-  EXPECT_EQ(cuda.Append(swapped, {9}), expected);
+  ExpectMovedBlocksHoldTheSame(cuda, RandomTokens(20, model->config.vocab, 1));
 }
 
 // Blocks of one pool to blocks of another, as handoff moves them.
@@ -311,7 +300,7 @@ TEST_F(TensorParallel, ShardsAndPoolsThatDoNotBelongTogetherAreRefused) {
   const auto model = fakes::MakeRandomModel(DivisibleConfig(), 10);
   const auto shards = LoadCudaShards(*model, DType::kBF16, Devices(2));
   ASSERT_TRUE(shards.ok());
-  const KvLayout layout = CudaLayout(model->config, DType::kBF16);
+  const KvLayout layout = CudaKvLayout(model->config, DType::kBF16);
   std::byte* memory = NewDevice<std::byte>(4 * layout.BytesPerBlock());
   const std::span<std::byte> two_blocks{memory, layout.BytesPerBlock()}, three{memory, layout.BytesPerBlock() / 2 * 3};
   const auto refusal = [&](std::vector<std::shared_ptr<const CudaWeights>> of,
