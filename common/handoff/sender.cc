@@ -5,6 +5,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/synchronization/mutex.h"
+#include "common/base/start_thread.h"
 #include "common/base/status.h"
 #include "common/handoff/event_loop.h"
 #include "common/handoff/target_link.h"
@@ -44,12 +45,9 @@ class Sender final : public HandoffSender {
     if (usable.ok()) {
       absl::MutexLock lock(&mutex_);
       std::unique_ptr<TargetLink>& link = links_[target->incarnation];
-      if (link == nullptr && links_.size() <= kMaxTargets) {
-        link = std::make_unique<TargetLink>(&context_, *target, [this] { loop_.queue()->Post([this] { Sweep(); }); });
-      }
-      if (link != nullptr) return link->Begin(offer, std::move(on_done), loop_.queue());
+      if (link == nullptr) usable = MakeLink(*target, link);
+      if (usable.ok()) return link->Begin(offer, std::move(on_done), loop_.queue());
       links_.erase(target->incarnation);
-      usable = ResourceExhausted("this worker is connected to %d decode workers already", links_.size());
     }
     HandoffResult result;
     result.outcome =
@@ -60,6 +58,18 @@ class Sender final : public HandoffSender {
   }
 
  private:
+  absl::Status MakeLink(const TargetDescriptor& target, std::unique_ptr<TargetLink>& link)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (links_.size() > kMaxTargets) {  // this one counted
+      return ResourceExhausted("this worker is connected to %d decode workers already", links_.size() - 1);
+    }
+    BATON_ASSIGN_OR_RETURN(link, StartThread([&] {
+                             return std::make_unique<TargetLink>(&context_, target,
+                                                                 [this] { loop_.queue()->Post([this] { Sweep(); }); });
+                           }));
+    return absl::OkStatus();
+  }
+
   absl::Status CheckOffer(const LeaseOffer& offer, const TargetDescriptor& target) const {
     if (target.layout_hash != context_.self.layout_hash) {
       return FailedPrecondition("layout hash %016x of the decode worker, %016x here", target.layout_hash.value,

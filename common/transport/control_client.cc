@@ -7,6 +7,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/synchronization/mutex.h"
+#include "common/base/start_thread.h"
 #include "common/base/status.h"
 #include "common/transport/control_codec.h"
 #include "common/transport/control_connection.h"
@@ -240,8 +241,10 @@ absl::StatusOr<std::unique_ptr<ControlClient>> ControlClient::Connect(const std:
   absl::StatusOr<ControlHello> peer = ExchangeHello(socket, self, expected, deadline, &frames);
   if (!peer.ok()) return WithContext(peer.status(), host + ":" + std::to_string(port));
   const bool same_host = peer->host_id == self.host_id && !self.host_id.empty();
-  return std::make_unique<TcpControlClient>(std::move(socket), *std::move(peer), same_host, options,
-                                            std::move(on_event), std::move(frames));
+  return StartThread([&]() -> std::unique_ptr<ControlClient> {
+    return std::make_unique<TcpControlClient>(std::move(socket), *std::move(peer), same_host, options,
+                                              std::move(on_event), std::move(frames));
+  });
 }
 
 }  // namespace baton

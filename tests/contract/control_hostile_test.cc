@@ -14,6 +14,7 @@
 #include "common/transport/framed_socket.h"
 #include "tests/contract/control_recorder.h"
 #include "tests/contract/raw_socket.h"
+#include "tests/fakes/no_threads.h"
 
 namespace baton {
 namespace {
@@ -73,6 +74,16 @@ TEST_F(ControlHostile, BadFramesCloseTheirConnectionOnly) {
   ExpectClosedAndCounted(GoodHello() + EncodeFrame(FrameType::kAnswer, "x"));       // a target's frame from a writer
   ExpectClosedAndCounted(GoodHello() + Header(kMaxControlFrameBytes + 1, 5));       // too long for any frame
   ExpectClosedAndCounted(GoodHello() + EncodeFrame(FrameType::kAttach, "short"));
+  ExpectServes();
+}
+
+TEST_F(ControlHostile, WithoutAThreadForItAClientIsNotMade) {
+  {
+    const NoThreads none;
+    const auto client = ControlClient::Connect("127.0.0.1", server_->port(), TestHello(2, "writer"), Incarnation{1},
+                                               QuickOptions(), [](PeerEvent) {});
+    EXPECT_TRUE(absl::IsResourceExhausted(client.status())) << client.status();
+  }
   ExpectServes();
 }
 

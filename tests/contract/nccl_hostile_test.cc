@@ -13,6 +13,7 @@
 #include "tests/contract/control_recorder.h"
 #include "tests/contract/raw_socket.h"
 #include "tests/contract/test_gate.h"
+#include "tests/fakes/no_threads.h"
 
 namespace baton {
 namespace {
@@ -97,6 +98,25 @@ TEST_F(NcclHostile, RandomBytesEndTheSession) {
     for (uint64_t i = random() % 300; i > 0; --i) bytes.push_back(static_cast<char>(random()));
     const UniqueFd fd = Connect();
     SendRaw(fd, bytes);
+  }
+  ExpectUntouchedAndServing();
+}
+
+TEST_F(NcclHostile, WithoutAThreadForItAWriterIsTurnedAway) {
+  const auto writer = Make();
+  {
+    const NoThreads none;
+    FramedSocket socket(Connect());
+    std::vector<Frame> frames;
+    for (SocketState state = SocketState::kOpen; frames.empty() && state == SocketState::kOpen;) {
+      pollfd entry{socket.fd(), POLLIN, 0};
+      ASSERT_EQ(poll(&entry, 1, 60'000), 1);
+      state = socket.Read(&frames);
+    }
+    ASSERT_EQ(frames.size(), 1u);
+    EXPECT_EQ(frames[0].type, FrameType::kRefusal);
+    EXPECT_EQ(frames[0].body, "a thread cannot be started: Resource temporarily unavailable");
+    EXPECT_TRUE(absl::IsResourceExhausted(writer->Connect(*target_->Describe()).status()));
   }
   ExpectUntouchedAndServing();
 }

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/start_thread.h"
 #include "common/base/status.h"
 #include "common/device/device.h"
 #include "common/transport/nccl/nccl_communicator.h"
@@ -33,13 +34,20 @@ absl::Status Talk(FramedSocket& socket, std::vector<Frame>* frames) {
   return absl::OkStatus();
 }
 
+void Refuse(FramedSocket& socket, const std::string& why) {
+  socket.Queue(EncodeFrame(FrameType::kRefusal, why));
+  (void)socket.Write();
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<NcclInbound>> NcclInbound::Start(const std::string& host, int device, uint64_t instance,
                                                                 uint64_t secret, PoolMemory* pool) {
   BATON_ASSIGN_OR_RETURN(auto listener, ListenOn(host, 0));
-  return std::unique_ptr<NcclInbound>(
-      new NcclInbound(std::move(listener.first), listener.second, device, instance, secret, pool));
+  return StartThread([&] {
+    return std::unique_ptr<NcclInbound>(
+        new NcclInbound(std::move(listener.first), listener.second, device, instance, secret, pool));
+  });
 }
 
 NcclInbound::NcclInbound(UniqueFd listener, uint16_t port, int device, uint64_t instance, uint64_t secret,
@@ -82,18 +90,24 @@ void NcclInbound::Accept() {
     SetControlSocketOptions(fd.get(), kConnectionLostAfter);
     FramedSocket socket(std::move(fd));
     if (writers_.size() >= kMaxWriters) {
-      socket.Queue(EncodeFrame(FrameType::kRefusal,
-                               std::to_string(kMaxWriters) + " writers are connected, the most there may be"));
-      (void)socket.Write();
+      Refuse(socket, std::to_string(kMaxWriters) + " writers are connected, the most there may be");
       continue;
     }
-    Writer& writer = writers_.emplace_back();
-    writer.thread = std::thread([this, &writer, socket = std::move(socket)]() mutable {
-      (void)Serve(socket);  // the writer knows by the connection's end
-      { const FramedSocket closed = std::move(socket); }
-      writer.done = true;
-    });
+    Writer& writer = writers_.emplace_back(std::move(socket));
+    auto thread = StartThread([&] { return std::thread([this, &writer] { ServeAndClose(writer); }); });
+    if (thread.ok()) {
+      writer.thread = *std::move(thread);
+    } else {
+      Refuse(*writer.socket, StatusMessage(thread.status()));
+      writers_.pop_back();
+    }
   }
+}
+
+void NcclInbound::ServeAndClose(Writer& writer) {
+  (void)Serve(*writer.socket);  // the writer knows by the connection's end
+  writer.socket.reset();
+  writer.done = true;
 }
 
 absl::Status NcclInbound::Serve(FramedSocket& socket) {

@@ -8,8 +8,10 @@
 #include <cstdint>
 #include <list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
@@ -36,6 +38,8 @@ class NcclInbound {
 
  private:
   struct Writer {
+    explicit Writer(FramedSocket connected) : socket(std::move(connected)) {}
+    std::optional<FramedSocket> socket;  // the thread's, once there is one
     std::thread thread;
     std::atomic<bool> done{false};
   };
@@ -43,6 +47,7 @@ class NcclInbound {
   NcclInbound(UniqueFd listener, uint16_t port, int device, uint64_t instance, uint64_t secret, PoolMemory* pool);
   void Accept();
   void ReapWriters();
+  void ServeAndClose(Writer& writer);
   // A writer's whole life; returns why it ended.
   absl::Status Serve(FramedSocket& socket);
   absl::Status Apply(const NcclPiece& piece, PoolStaging& staging, size_t buffer);

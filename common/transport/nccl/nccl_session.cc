@@ -13,6 +13,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
+#include "common/base/start_thread.h"
 #include "common/base/status.h"
 #include "common/device/device.h"
 #include "common/transport/framed_socket.h"
@@ -279,7 +280,9 @@ class NcclSession final : public KvSession {
 
 absl::StatusOr<std::unique_ptr<KvSession>> OpenNcclSession(NcclDescriptor target, const PutSource& source, int device,
                                                            TimePoint deadline) {
-  auto session = std::make_unique<NcclSession>(std::move(target), source, device, deadline);
+  BATON_ASSIGN_OR_RETURN(auto session, StartThread([&] {
+                           return std::make_unique<NcclSession>(std::move(target), source, device, deadline);
+                         }));
   BATON_RETURN_IF_ERROR(session->WaitOpen());
   return session;
 }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/synchronization/notification.h"
+#include "common/base/start_thread.h"
 #include "common/base/status.h"
 #include "common/telemetry/log.h"
 #include "common/transport/ucx/ucx_config.h"
@@ -66,13 +67,14 @@ absl::StatusOr<std::unique_ptr<UcxEngine>> UcxEngine::Start(const TransportOptio
   std::unique_ptr<UcxEngine> engine(new UcxEngine());
   absl::Status opened;
   absl::Notification ready;
-  engine->thread_ = std::thread([&opened, &ready, &options, raw = engine.get()] {
+  const auto run = [&opened, &ready, &options, raw = engine.get()] {
     opened = raw->Open(options);
     const bool ok = opened.ok();
     ready.Notify();  // `opened` and `options` may be gone from here on
     if (ok) raw->Run();
     raw->Release();
-  });
+  };
+  BATON_ASSIGN_OR_RETURN(engine->thread_, StartThread([&] { return std::thread(run); }));
   ready.WaitForNotification();
   if (!opened.ok()) return opened;
   return engine;

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "common/kv/key_order.h"
+#include "tests/fakes/no_threads.h"
 #include "tests/unit/handoff/handoff_rig.h"
 
 namespace baton {
@@ -68,6 +69,21 @@ TEST_P(Handoff, PrefixPinnedOnTheTargetIsNotSent) {
   ASSERT_TRUE(committed.ok());
   ExpectSameKv(prefill_, 22, decode_, committed->blocks[0]);
   ExpectSameKv(prefill_, 23, decode_, committed->blocks[1]);
+}
+
+TEST_P(Handoff, WithoutAThreadForItsTargetFailsAlone) {
+  const LeaseOffer offer = decode_.Reserve(16).value();
+  {
+    const NoThreads none;
+    prefill_.Begin(offer);
+    const HandoffResult result = prefill_.WaitForResult();
+    EXPECT_EQ(result.outcome, HandoffOutcome::kFailed);
+    EXPECT_THAT(result.reason, HasSubstr("a thread cannot be started"));
+  }
+  const auto handoff = prefill_.Begin(offer);
+  handoff->PushBlocks(16, Blocks({5}));
+  handoff->Commit(16, {{0, 1, false}});
+  EXPECT_EQ(prefill_.WaitForResult(2).outcome, HandoffOutcome::kCommitted);
 }
 
 TEST_P(Handoff, PD_09_LengthsAroundBlockBorders) {
