@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Draws a dashboard from a Prometheus, without a Grafana: the same panels, queries, units and legends. Needs python3-matplotlib.
+"""Draws a dashboard from a Prometheus, without a Grafana: the same panels, queries, units and legends. Needs
+python3-matplotlib.
 
     deploy/grafana/render.py overview.json http://127.0.0.1:9090 overview.png --minutes 10
 """
@@ -62,7 +63,8 @@ def draw_panel(axes, panel, url, start, end, step):
     instants = sorted({t for _, values in lines for t in values})
     times = [datetime.datetime.fromtimestamp(t) for t in instants]
     if defaults["custom"]["stacking"]["mode"] == "normal" and lines:
-        axes.stackplot(times, [[values.get(t, 0) for t in instants] for _, values in lines], labels=[name for name, _ in lines], alpha=0.6)
+        axes.stackplot(times, [[values.get(t, 0) for t in instants] for _, values in lines],
+                       labels=[name for name, _ in lines], alpha=0.6)
     else:
         for name, values in lines:
             objective = name.startswith("objective")
@@ -109,7 +111,8 @@ def main():
         for axes in axes_row[len(panels):]:
             axes.axis("off")
         if title:
-            axes_row[0].annotate(title, (0, 1.22), xycoords="axes fraction", fontsize=12, fontweight="bold", color="tab:blue")
+            axes_row[0].annotate(title, (0, 1.22), xycoords="axes fraction", fontsize=12, fontweight="bold",
+                                 color="tab:blue")
     figure.suptitle(dashboard["title"], fontsize=14, x=0.02, ha="left", fontweight="bold")
     figure.tight_layout(rect=(0, 0, 1, 0.985))
     figure.savefig(arguments.picture, dpi=70)

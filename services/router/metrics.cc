@@ -60,6 +60,9 @@ ModelMetrics::ModelMetrics(Metrics& metrics, const std::string& model)
                                {{"model", model}})),
       retries_(metrics.Counter("baton_retries_total", "Attempts that started again before the first token.",
                                {{"model", model}})),
+      mixed_numerics_(metrics.Counter("baton_mixed_numerics_attempts_total",
+                                      "Attempts whose prompt was given to a prefill worker of other numerics.",
+                                      {{"model", model}})),
       requests_(Requests(metrics, model)),
       attempt_failures_(ByCode(metrics, "baton_attempt_failures_total",
                                "Attempts of prompts on workers that failed, by gRPC code.", model)) {

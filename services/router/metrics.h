@@ -51,6 +51,8 @@ class ModelMetrics {
   void OnTokenGap(Duration gap) { token_gap_.Observe(Seconds(gap)); }
   void OnResume() { resumes_.Increment(); }
   void OnRetry() { retries_.Increment(); }
+  // An attempt was given to workers of unequal numerics, so its tokens depend on the pair.
+  void OnMixedNumerics() { mixed_numerics_.Increment(); }
   // An attempt ended without its prompt: the worker's status, or what the router made of it.
   void OnAttemptFailure(const grpc::Status& status);
   void OnRequestEnd(const grpc::Status& status);
@@ -69,7 +71,7 @@ class ModelMetrics {
  private:
   prometheus::Histogram &first_token_, &first_text_, &token_gap_, &per_token_, &end_to_end_;
   prometheus::Histogram &queue_, &prefill_, &decode_, &reserve_;
-  prometheus::Counter &prompt_tokens_, &generated_tokens_, &cached_tokens_, &resumes_, &retries_;
+  prometheus::Counter &prompt_tokens_, &generated_tokens_, &cached_tokens_, &resumes_, &retries_, &mixed_numerics_;
   std::array<prometheus::Histogram*, std::size(kStages)> stages_;
   std::array<prometheus::Counter*, kPairingReasons> decisions_;
   std::array<prometheus::Counter*, kStatusCodes> requests_, attempt_failures_;

@@ -149,6 +149,8 @@ grpc::Status PromptJob::Pair() {
     attempt_.prefill_incarnation = attempt_.prefill->state().identity.incarnation();
     attempt_.prefill_work = {.prompt_tokens = request.prompt_tokens};
     attempt_.prefill->AddWork(attempt_.prefill_work);
+    // Decode workers are the model's own.
+    if (prefill_views[*decision.prefill].numerics != request.numerics) metrics_.OnMixedNumerics();
   }
   if (decision.decode) {
     attempt_.decode = decode[*decision.decode];

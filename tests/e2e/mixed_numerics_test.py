@@ -49,6 +49,7 @@ class MixedNumerics(unittest.TestCase):
                              (cluster.prefill[0].address, cluster.decode[0].address))
             compared += near_ties.compare(self, expected, response.choices[0], f"prompt of {len(prompt)}")
         self.assertGreater(compared, 24)
+        self.assertEqual(cluster.router.metrics()["baton_mixed_numerics_attempts_total"], len(PROMPTS))
         cluster.assert_idle()
 
     def test_a_cuda_worker_hands_over_to_a_cpu_worker(self):
@@ -91,6 +92,7 @@ class MixedNumerics(unittest.TestCase):
                 route = response.reports[0].route
                 self.assertEqual((route.reason, route.kv_bytes), ("no_prefill_worker", 0))
                 self.assertEqual(response.choices[0].token_ids, self.expected[0].token_ids)
+                self.assertEqual(cluster.router.metrics()["baton_mixed_numerics_attempts_total"], 0)
                 cluster.assert_idle()
 
     def test_other_layouts_are_refused_whatever_is_allowed(self):
