@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Builds the Dockerfile's targets as plain folders, for machines without a container engine, and runs programs in them.
 
-    build_root.py build TARGET [--out FOLDER] [--suite bookworm] [--ccache FOLDER]
+    build_root.py build TARGET [--out FOLDER] [--suite bookworm] [--ccache FOLDER] [--bind HOST:INSIDE[:ro]]...
     build_root.py run FOLDER/TARGET [--user UID:GID] [--bind HOST:INSIDE[:ro]]... [--shm SIZE] -- PROGRAM [ARGUMENT]...
 
 `build` reads the Dockerfile's own instructions; its base image is what debootstrap makes of the suite. `run` is as strict
 as the chart's pods: read-only root, the given user without capabilities or new privileges, an empty environment but for the
-image's, a /tmp and a /dev/shm of its own. Both need root (chroot, mounts). The network is the machine's.
+image's, a /tmp and a /dev/shm of its own. Both need root (chroot, mounts). The network is the machine's. What is bound into
+a build is there while RUN runs, such as the certificates of a proxy, and becomes no part of the image.
 """
 
 import argparse
@@ -64,6 +65,20 @@ def sh(*command, **options):
     return subprocess.run(command, check=True, **options)
 
 
+def bind_mounts(root, binds):
+    """Shell commands that mount HOST:INSIDE[:ro], files or folders, with something made in the root to mount over."""
+    for bind in binds:
+        host, inside, *options = bind.split(":")
+        if os.path.isdir(host):
+            os.makedirs(root + inside, exist_ok=True)
+        elif not os.path.exists(root + inside):
+            os.makedirs(os.path.dirname(root + inside), exist_ok=True)
+            open(root + inside, "w", encoding="ascii").close()
+        yield f"mount --bind {shlex.quote(host)} {{0}}{inside}"
+        if options == ["ro"]:
+            yield f"mount -o remount,bind,ro {{0}}{inside}"
+
+
 def in_mounts(root, mounts, command):
     """Runs a shell script with `mounts` made in a mount namespace that ends with it."""
     script = " && ".join(["mount -t proc proc {0}/proc", "mount --rbind /dev {0}/dev", *mounts, command])
@@ -71,8 +86,8 @@ def in_mounts(root, mounts, command):
 
 
 class Builder:
-    def __init__(self, out, suite, ccache):
-        self.out, self.suite, self.ccache = os.path.abspath(out), suite, os.path.abspath(ccache)
+    def __init__(self, out, suite, ccache, binds=()):
+        self.out, self.suite, self.ccache, self.binds = os.path.abspath(out), suite, os.path.abspath(ccache), binds
         with open(DOCKERFILE, encoding="utf-8") as file:
             self.stages = stages(file.read())
 
@@ -119,7 +134,7 @@ class Builder:
             json.dump(config, file, indent=2)
 
     def do_run(self, root, config, rest):
-        mounts = ["cp /etc/resolv.conf {0}/etc/resolv.conf"]
+        mounts = ["cp /etc/resolv.conf {0}/etc/resolv.conf", *bind_mounts(root, self.binds)]
         while match := re.match(r"--mount=(\S+)\s+", rest):
             mount = dict(part.split("=") for part in match[1].split(","))
             assert mount["type"] == "cache", rest
@@ -181,13 +196,8 @@ def run_command(folder, user, binds, shm, arguments, env=()):
         with open(os.path.join(root, "etc", name), "a", encoding="ascii"):
             pass
     mounts = [f"mount --bind {{0}} {{0}}"]
-    for bind in binds:
-        host, inside, *options = bind.split(":")
-        os.makedirs(root + inside, exist_ok=True)
-        mounts.append(f"mount --bind {shlex.quote(host)} {{0}}{inside}")
-        if options == ["ro"]:
-            mounts.append(f"mount -o remount,bind,ro {{0}}{inside}")
-    mounts += ["mount -t tmpfs -o mode=1777 tmp {0}/tmp", f"mount -t tmpfs -o mode=1777,size={shm} shm {{0}}/dev/shm",
+    mounts += [*bind_mounts(root, binds),
+               "mount -t tmpfs -o mode=1777 tmp {0}/tmp", f"mount -t tmpfs -o mode=1777,size={shm} shm {{0}}/dev/shm",
                "mount --bind /etc/resolv.conf {0}/etc/resolv.conf", "mount --bind /etc/hosts {0}/etc/hosts",
                "mount -o remount,bind,ro {0}"]
     command = ["setpriv", "--reuid", uid, "--regid", gid, "--clear-groups", "--no-new-privs", "--inh-caps=-all",
@@ -210,6 +220,7 @@ def parse(words):
     build.add_argument("--out", default=os.path.join(ROOT, "build", "images"))
     build.add_argument("--suite", default="bookworm")
     build.add_argument("--ccache", default=os.path.join(ROOT, "build", "images", "ccache"))
+    build.add_argument("--bind", action="append", default=[])
     run = commands.add_parser("run")
     run.add_argument("folder")
     run.add_argument("--user", help="UID:GID; default: the image's")
@@ -225,7 +236,7 @@ def main():
     if os.geteuid() != 0:
         sys.exit("build_root.py: needs root, for chroot and mounts")
     if options.command == "build":
-        builder = Builder(options.out, options.suite, options.ccache)
+        builder = Builder(options.out, options.suite, options.ccache, options.bind)
         if options.target not in builder.stages:
             sys.exit(f"build_root.py: the Dockerfile has no target {options.target!r}; it has {', '.join(builder.stages)}")
         builder.build(options.target)
