@@ -36,6 +36,7 @@ struct Flags::Impl {
 
   CLI::App app;
   std::unordered_map<std::string, CLI::Option*> options;
+  std::vector<std::pair<CLI::Option*, bool>> switches;  // with their defaults
 };
 
 Flags::Flags(std::string program, std::string description)
@@ -50,8 +51,10 @@ void Flags::Add(const std::string& name, std::string* field, const std::string& 
 }
 
 void Flags::Add(const std::string& name, bool* field, const std::string& help) {
-  impl_->Keep(name,
-              impl_->app.add_option("--" + name, *field, help)->expected(0, 1)->default_str(*field ? "true" : "false"));
+  CLI::Option* option = impl_->app.add_option("--" + name, *field, help)->expected(0, 1);
+  impl_->KeepScalar(name, option);
+  option->default_str("true");  // while arguments are read: what the flag alone means
+  impl_->switches.emplace_back(option, *field);
 }
 
 void Flags::Add(const std::string& name, uint16_t* field, const std::string& help) {
@@ -88,6 +91,7 @@ std::optional<int> Flags::Parse(int argc, const char* const* argv) {
   try {
     impl_->app.parse(argc, const_cast<char**>(argv));
   } catch (const CLI::Success& success) {
+    for (const auto& [option, value] : impl_->switches) option->default_str(value ? "true" : "false");
     return impl_->app.exit(success, std::cout, std::cerr);
   } catch (const CLI::ConversionError& error) {
     // Only of a bool: numbers were checked before they are converted.

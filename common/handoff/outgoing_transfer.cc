@@ -136,8 +136,10 @@ void OutgoingTransfer::PutUpTo(uint32_t last, TimePoint pushed) {
 void OutgoingTransfer::OnFlushed(size_t chunk, TimePoint when) {
   if (open_flushes_ == 0) return;  // its session is lost
   --open_flushes_;
-  result_.chunks[chunk].put_flushed = when;
-  result_.transfer = std::max(result_.transfer, when - result_.chunks.front().put_started);
+  HandoffResult::ChunkTimes& times = result_.chunks[chunk];
+  times.put_flushed = when;
+  result_.transfer += std::max(Duration::zero(), when - std::max(times.put_started, flushed_until_));
+  flushed_until_ = std::max(flushed_until_, when);
   SendCommitWhenFlushed();
   SendFenceWhenFlushed();
 }

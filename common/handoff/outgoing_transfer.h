@@ -124,6 +124,7 @@ class OutgoingTransfer {
   uint32_t next_block_;              // first prompt block that was not put
   std::vector<uint64_t> checksums_;  // of blocks [offer.first_block, next_block_)
   size_t open_flushes_ = 0;
+  TimePoint flushed_until_;  // start of what transfer time is not counted yet
   HandoffOutcome stop_outcome_ = HandoffOutcome::kFailed;
   std::string stop_reason_;
   bool resent_ = false;

@@ -27,7 +27,7 @@ struct HandoffResult {
   std::string reason;           // empty for kCommitted
   bool fence_delivered = true;  // false: a fence is owed and could not be sent; the router relays it
   uint64_t bytes = 0, blocks = 0;
-  Duration transfer{0};  // first put to last flush
+  Duration transfer{0};  // during which a put of it was under way; the computation between two chunks is left out
   Duration tail{0};      // Commit called to answer: what the transfer adds after the last chunk
   std::string lane;
   struct ChunkTimes {

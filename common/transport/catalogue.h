@@ -23,6 +23,7 @@ struct TransportOptions {
   int device = 0;                       // nccl: the CUDA device that holds the pool
   // Puts travel as messages that the target's WriteGate can refuse, also where shared memory or RDMA would do without.
   bool message_puts = false;
+  bool device_pool = false;  // the pool will be a device's (UsePool)
   std::shared_ptr<LocalNetwork>
       local_network;  // "local": transports that share one reach each other; null: only itself
 };

@@ -20,7 +20,7 @@ const char* HandoffOutcomeName(HandoffOutcome outcome) {
 
 PrefillMetrics::PrefillMetrics(Metrics& metrics, WorkerMetrics& worker, const std::string& transport)
     : worker_(worker),
-      transfer_seconds_(metrics.Histogram("baton_kv_transfer_seconds", "First put to last flush of a handoff.",
+      transfer_seconds_(metrics.Histogram("baton_kv_transfer_seconds", "Time in which puts of a handoff were under way.",
                                           TransferBuckets(), {{"transport", transport}})),
       tail_seconds_(metrics.Histogram("baton_kv_transfer_tail_seconds",
                                       "End of prefill to the decode worker's answer: what the transfer adds.",

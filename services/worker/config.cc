@@ -138,6 +138,7 @@ absl::Status WorkerConfig::Finish() {
   compute.threads = static_cast<int>(threads);
   BATON_ASSIGN_OR_RETURN(compute.devices, ParseDevices(devices, tensor_parallel));
   transport.device = compute.devices.front();
+  transport.device_pool = compute.engine == "cuda";
   control.heartbeat = FromSeconds(heartbeat_seconds);
   control.suspect_after = FromSeconds(suspect_seconds);
   if (model_name.empty()) {

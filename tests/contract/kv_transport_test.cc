@@ -399,6 +399,18 @@ TEST_P(KvTransportContract, BandwidthProbeLeavesThePoolZero) {
   EXPECT_TRUE(NothingElseWritten({}));
 }
 
+TEST(TransportCatalogue, MessagesDoNotPassThroughSharedMemory) {
+  for (const std::string lanes : {"posix,tcp,self", "tcp,sm", "all", "^tcp"}) {
+    TransportOptions options{.ucx_tls = lanes, .message_puts = true};
+    EXPECT_EQ(MakeTransport(options).status().code(), absl::StatusCode::kInvalidArgument) << lanes;
+    options.message_puts = false;
+    options.device_pool = true;
+    EXPECT_EQ(MakeTransport(options).status().code(), absl::StatusCode::kInvalidArgument) << lanes;
+  }
+  EXPECT_TRUE(MakeTransport({.ucx_tls = "tcp,self", .message_puts = true}).ok());
+  EXPECT_TRUE(MakeTransport({.ucx_tls = "posix,tcp,self"}).ok());
+}
+
 TEST(TransportCatalogue, UnknownNameIsRefusedWithTheKnownOnes) {
   TransportOptions options;
   options.name = "carrier-pigeon";

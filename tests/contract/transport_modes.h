@@ -32,6 +32,7 @@ struct TransportMode {
     options.name = transport;
     options.ucx_tls = ucx_tls;
     options.message_puts = message_puts;
+    options.device_pool = devices > 0;
     options.local_network = std::move(network);
     return options;
   }
@@ -49,11 +50,9 @@ inline std::vector<TransportMode> AllTransportModes() {
       {"UcxSharedMemory", "ucx", "", false, "shm", false},
       {"UcxTcp", "ucx", "tcp,self", false, "tcp", true},
       {"UcxMessages", "ucx", "", true, "tcp", true},
-      {"UcxSharedMemoryMessages", "ucx", "posix,sysv,self,tcp", true, "shm", true},
       {"LocalOneSidedDevice", "local", "", false, "local", false, 1},
       {"LocalMessagesTwoDevices", "local", "", true, "local", true, 2},
-      {"UcxStagedTcp", "ucx", "tcp,self", false, "tcp", true, 1},
-      {"UcxStagedSharedMemory", "ucx", "posix,sysv,self,tcp", false, "shm", true, 1},
+      {"UcxStaged", "ucx", "", false, "tcp", true, 1},
       {"Nccl", "nccl", "", false, "nccl", true, 1},
       {"NcclTwoDevices", "nccl", "", false, "nccl", true, 2},
   };

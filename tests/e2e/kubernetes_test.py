@@ -223,8 +223,9 @@ class Load(Release):
                     while_loading.append(ask(b""))
             self.assertGreater(len(while_loading), 1)
             self.assertTrue(all(while_loading))
-            self.assertEqual([line["message"] for line in decode.process.lines].count("ready"), 1)
+            decode.process.wait_log("ready")
             self.assertTrue(decode.probe("startup"))
+            self.assertEqual([line["message"] for line in decode.process.lines].count("ready"), 1)
 
     def test_K8S_01_a_failed_load_ends_the_process_with_its_reason(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -35,8 +35,6 @@ def real_flags(program):
     for name, kind in re.findall(r"^  (--\w+) (.*) \(Env:\w+\)$", text, re.M):
         default = re.search(r"=([^=]*?)(?: \.\.\.)?(?: REQUIRED)?$", kind)
         default = "required" if "REQUIRED" in kind else default[1] if default else ""
-        if kind.startswith("BOOLEAN"):
-            default = {"1": "true", "0": "false"}.get(default, default)
         limits = re.search(r"in \[(\S+) - (\S+)\]", kind)
         choices = re.search(r"\{(.*)\}", kind)
         values = f"{limits[1]} to {limits[2]}" if limits else choices[1].replace(",", ", ") if choices else ""

@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -44,6 +45,28 @@ bool SameAddress(const sockaddr* a, const sockaddr* b) {
                                                  &reinterpret_cast<const sockaddr_in6*>(b)->sin6_addr, 16) == 0;
 }
 
+// Messages must not pass through shared memory: its queue is one for all writers, and one that is killed while it fills
+// an entry stops it for ever. (It is slower than tcp for large ones, too.) Copies into a mapped pool know no queue.
+absl::StatusOr<std::string> Lanes(const TransportOptions& options, bool rdma) {
+  const bool messages = options.message_puts || options.device_pool;
+  if (options.ucx_tls.empty()) {
+    if (!messages) return rdma ? "all" : "posix,sysv,self,tcp";
+    if (!rdma) return "self,tcp";
+    return options.message_puts ? "self,tcp,ib" : "^posix,sysv,xpmem";
+  }
+  if (!messages) return options.ucx_tls;
+  std::istringstream lanes(options.ucx_tls);
+  for (std::string lane; std::getline(lanes, lane, ',');) {
+    static constexpr std::string_view kShared[] = {"all", "shm", "sm", "mm", "posix", "sysv", "xpmem"};
+    if (std::ranges::find(kShared, lane) == std::end(kShared) && !lane.starts_with('^')) continue;
+    return InvalidArgument(
+        "UCX lane %s of '%s' with %s: blocks would travel as messages through shared memory, where a peer that is "
+        "killed while it sends stops all others; name tcp, self or ib",
+        lane, options.ucx_tls, options.message_puts ? "message puts" : "a pool on a device");
+  }
+  return options.ucx_tls;
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> InterfaceOf(const std::string& host) {
@@ -79,13 +102,7 @@ absl::StatusOr<ucp_context_h> MakeUcxContext(const TransportOptions& options) {
     BATON_ASSIGN_OR_RETURN(devices, InterfaceOf(options.bind_host));
     for (const std::string& device : rdma) devices += "," + device;
   }
-  std::string lanes = options.ucx_tls;
-  if (lanes.empty() && options.message_puts) {
-    lanes =
-        rdma.empty() ? "self,tcp" : "self,tcp,ib";  // UCX carries large messages slower by shared memory than by tcp
-  } else if (lanes.empty()) {
-    lanes = rdma.empty() ? "posix,sysv,self,tcp" : "all";
-  }
+  BATON_ASSIGN_OR_RETURN(const std::string lanes, Lanes(options, !rdma.empty()));
 
   ucp_config_t* config = nullptr;
   BATON_RETURN_IF_ERROR(UcxStatus(ucp_config_read(nullptr, nullptr, &config), "UCX configuration"));

@@ -51,7 +51,7 @@ absl::Status MeasureLane(BenchContext& context, const Service& service, const st
 
 absl::StatusOr<BenchReport> RunHandoff(BenchContext& context) {
   BenchReport report = context.StartReport("handoff", "What a handoff of KV costs");
-  ReportTable table{.title = "Transfer of a prompt's KV, first put to last flush, beside the computation",
+  ReportTable table{.title = "Transfer of a prompt's KV: the time in which puts are under way, beside the computation",
                     .columns = {{"lane"},
                                 {"transport"},
                                 {"prompt", 0},

@@ -14,7 +14,7 @@ struct Config {
   std::string model;
   uint32_t max_batch = 64;
   double share = 0.5;
-  bool prefix_cache = true;
+  bool prefix_cache = true, message_puts = false;
   std::vector<std::string> workers;
   std::string policy = "auto";
   std::optional<double> pool;
@@ -27,6 +27,7 @@ std::optional<int> Parse(Config& config, std::vector<const char*> arguments, std
   flags.Add("max_batch", &config.max_batch, "Slots.", 1, 1024);
   flags.Add("share", &config.share, "Share.", 0, 1);
   flags.Add("prefix_cache", &config.prefix_cache, "Cache.");
+  flags.Add("message_puts", &config.message_puts, "Messages.");
   flags.Add("workers", &config.workers, "Workers.");
   flags.Add("pool", &config.pool, "Pool.", 0, 10);
   flags.Add("port", &config.port, "Port.");
@@ -49,6 +50,30 @@ TEST(Flags, CommandLineFillsTheStruct) {
   EXPECT_FALSE(config.prefix_cache);
   EXPECT_EQ(config.workers, (std::vector<std::string>{"a:1", "b:2"}));
   EXPECT_EQ(config.policy, "never");
+}
+
+TEST(Flags, ASwitchAloneIsTrueWhateverItsDefault) {
+  for (const std::vector<const char*>& arguments : {std::vector<const char*>{"--message_puts", "--prefix_cache"},
+                                                    {"--message_puts", "true", "--port=1"},
+                                                    {"--message_puts=false", "--message_puts=true"},
+                                                    {"--message_puts=false", "--message_puts"}}) {
+    Config config;
+    ASSERT_EQ(Parse(config, arguments), std::nullopt);
+    EXPECT_TRUE(config.message_puts);
+    EXPECT_TRUE(config.prefix_cache);
+  }
+  Config config;
+  ASSERT_EQ(Parse(config, {"--message_puts", "--message_puts=false"}), std::nullopt);
+  EXPECT_FALSE(config.message_puts);
+}
+
+TEST(Flags, HelpShowsTheDefaultOfASwitch) {
+  Config config;
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(Parse(config, {"--help"}), 0);
+  EXPECT_THAT(testing::internal::GetCapturedStdout(),
+              testing::AllOf(testing::ContainsRegex("--prefix_cache BOOLEAN.{1,2}true"),
+                             testing::ContainsRegex("--message_puts BOOLEAN.{1,2}false")));
 }
 
 TEST(Flags, AnOptionalNumberIsThereWhenItWasGiven) {
