@@ -234,15 +234,16 @@ def latencies(rate, first, gaps):
 
 
 class LlamaServer:
-    """llama-server with its default settings, but for as many slots as there are streams."""
+    """llama-server with its default settings, but for as many slots as there are streams, and its batch if one is given."""
 
-    def __init__(self, folder, threads, timeout):
+    def __init__(self, folder, threads, timeout, batch):
         self.program, self.threads, self.timeout = os.path.join(folder, "llama-server"), threads, timeout
+        self.batch = ["-b", str(batch), "-ub", str(batch)] if batch else []
 
     def served(self, gguf):
         port = 18080 + os.getpid() % 1000
         process = subprocess.Popen([self.program, "-m", gguf, "--port", str(port), "-np", str(STREAMS), "-c", str(STREAMS * (PROMPT + ANSWER + 64)),
-                                    "-t", str(self.threads), "--no-webui"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                                    "-t", str(self.threads), "--no-webui", *self.batch], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             for _ in range(600):
                 if process.poll() is not None:
@@ -329,6 +330,7 @@ def main():
     parser.add_argument("--served", action="store_true", help="through router and worker, too")
     parser.add_argument("--no_engine", action="store_true", help="leave the engines' comparison out")
     parser.add_argument("--llamacpp", help="folder with llama-server")
+    parser.add_argument("--server_batch", type=int, help="llama-server's batch; its default gives longer gaps, a small one a later first token")
     parser.add_argument("--json", help="file for the figures")
     options = parser.parse_args()
     with open("/proc/cpuinfo", encoding="utf-8") as file:
@@ -352,7 +354,8 @@ def main():
                 llama.close()
             if options.served:
                 server = options.llamacpp is not None
-                other = LlamaServer(options.llamacpp, options.threads, options.timeout) if server else LlamaCpp(gguf, options.threads)
+                other = (LlamaServer(options.llamacpp, options.threads, options.timeout, options.server_batch) if server
+                         else LlamaCpp(gguf, options.threads))
                 figures[name]["served"] = compare(f"{name}, served: {STREAMS} streams of {PROMPT} + {ANSWER}",
                                                   [("Baton", baton), ("llama-server" if server else "batch, no server", other)],
                                                   lambda side, gguf=gguf: side.served(gguf), options.rounds)
