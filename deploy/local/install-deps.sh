@@ -12,7 +12,7 @@ build=(
   libgtest-dev libgmock-dev libbenchmark-dev
 )
 test=(
-  python3 python3-venv python3-pip python3-grpcio python3-protobuf python3-yaml prometheus curl procps openssl
+  python3 python3-venv python3-pip python3-grpcio python3-protobuf python3-yaml prometheus curl procps openssl docker-compose
 )
 optional=(grpc-proto)  # health and reflection protos for tests: in Debian 12 only
 # Shared libraries pulled in by the -dev packages are what the programs need at run time.

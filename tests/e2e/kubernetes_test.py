@@ -16,6 +16,9 @@ import yaml
 from harness import (BIN, DEMO, PATIENCE, ROOT, Process, Stream, grpc, inference_pb2, inference_pb2_grpc, make_request,
                      wait_until)
 
+sys.path.insert(0, os.path.join(ROOT, "deploy", "docker"))
+import build_root  # noqa: E402
+
 RENDERS = os.path.join(ROOT, "tests", "golden", "helm")
 CHAT = [("user", "What is a KV block?")]
 READINESS = {"router": "baton.v1.InferenceService", "prefill": "baton.internal.v1.PrefillService",
@@ -349,20 +352,29 @@ class Restricted(Release):
                 pod.assert_ends_well()
             self.assertEqual(os.listdir(folder), [])  # what is written to /tmp does not stay
 
-    @unittest.skipUnless(os.environ.get("BATON_IMAGES"), "needs BATON_IMAGES, the folder that build_root.py made")
-    def test_K8S_02_K8S_05_images_serve_and_drain_by_their_first_process(self):
-        sys.path.insert(0, os.path.join(ROOT, "deploy", "docker"))
-        import build_root
 
-        def image(name):
-            def wrap(command, env):
-                arguments = [os.path.basename(command[0]), *command[1:]]
-                return build_root.run_command(os.path.join(os.environ["BATON_IMAGES"], name), "1000800000:0", [], "256m",
-                                              arguments, [f"{k}={v}" for k, v in env.items()]), {}
-            return wrap
-        baked = dict(model="/opt/baton/models/demo", wrap=image("worker-cpu"))
-        prefill, decode = self.pod("prefill", **baked), self.pod("decode", **baked)
-        router = self.pod("router", workers=[prefill, decode], wrap=image("router"), extra=["--disaggregation=always"])
+IMAGES = os.environ.get("BATON_IMAGES", "")
+
+
+def built(image):
+    return os.path.exists(os.path.join(IMAGES, image, build_root.CONFIG))
+
+
+def in_image(name, command, env=None):
+    """The command line that runs a program in an image's root, as strict as the chart's pods."""
+    return build_root.run_command(os.path.join(IMAGES, name), "1000800000:0", [], "256m",
+                                  [os.path.basename(command[0]), *command[1:]], [f"{k}={v}" for k, v in (env or {}).items()])
+
+
+@unittest.skipUnless(IMAGES, "needs BATON_IMAGES, the folder that build_root.py made")
+class Images(Release):
+    def pod_in(self, image, role, **options):
+        return self.pod(role, wrap=lambda command, env: (in_image(image, command, env), {}), **options)
+
+    def check_workers(self, image):
+        model = "/opt/baton/models/demo"
+        prefill, decode = self.pod_in(image, "prefill", model=model), self.pod_in(image, "decode", model=model)
+        router = self.pod_in("router", "router", workers=[prefill, decode], extra=["--disaggregation=always"])
         for pod in (prefill, decode, router):
             pod.wait_ready()
             with open(f"/proc/{pod.process.popen.pid}/comm", encoding="ascii") as file:
@@ -376,6 +388,20 @@ class Restricted(Release):
         self.assertEqual([len(choice.token_ids) for choice in stream.result().choices], [200] * 4)
         for pod in (prefill, decode, router):
             pod.assert_ends_well()
+
+    def test_K8S_02_K8S_05_workers_serve_and_drain_by_their_first_process(self):
+        self.check_workers("worker-cpu")
+
+    @unittest.skipUnless(built("worker-cuda"), "worker-cuda was not built")
+    def test_K8S_02_K8S_05_workers_for_gpus_serve_without_one(self):
+        self.check_workers("worker-cuda")
+
+    @unittest.skipUnless(built("worker-cuda"), "worker-cuda was not built")
+    def test_workers_for_gpus_say_that_there_is_none(self):
+        for program in ("baton-prefill", "baton-decode"):
+            worker = Process(*in_image("worker-cuda", [program, "--model=/opt/baton/models/demo", "--engine=cuda"]))
+            self.assertEqual(worker.popen.wait(PATIENCE), 1)
+            self.assertIn("no CUDA device: no driver of NVIDIA found", worker.wait_log("cannot start")["error"])
 
 
 if __name__ == "__main__":
