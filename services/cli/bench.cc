@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <map>
 
 #include "common/base/status.h"
 #include "common/config/number_check.h"
@@ -58,6 +59,14 @@ int RunBench(const Bench& bench, const BenchFlags& flags) {
   return report->ok() ? 0 : 1;
 }
 
+std::map<std::string, DType> KvFormats() {
+  std::map<std::string, DType> formats;
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kI8}) {
+    formats.emplace(DTypeName(dtype), dtype);
+  }
+  return formats;
+}
+
 void AddFlags(CLI::App& command, const Bench& bench, BenchFlags& flags) {
   BenchOptions& options = flags.options;
   command.add_option("--model", options.model, "Model to load; without it random weights of --shape");
@@ -91,6 +100,10 @@ void AddFlags(CLI::App& command, const Bench& bench, BenchFlags& flags) {
         ->delimiter(',')
         ->check(WholeNumberCheck(1, 1024));
     command.add_flag("--only_stored", options.only_stored, "Weights as stored, not int8 and int4 beside them");
+    command.add_option("--kv_dtype", options.kv_dtype, "KV cache format")
+        ->transform(CLI::CheckedTransformer(KvFormats()))
+        ->default_str(std::string(DTypeName(options.kv_dtype)));
+    command.add_flag("--steal", options.steal, "Every step once more while another thread takes one of the cores");
   }
   if (bench.place == Bench::Place::kRouterOrOwn) {
     options.connection.router.clear();

@@ -83,8 +83,23 @@ class BenchTest(unittest.TestCase):
         ceilings = report["tables"][2]["rows"]
         self.assertEqual([row["weights"] for row in ceilings], ["bf16", "f16", "int8", "int4"])
         self.assertTrue(all(row["FMA, GFLOP/s"] > 0 and row["int8, Gop/s"] > 0 and row["reading them, GB/s"] > 0 for row in ceilings))
+        self.assertEqual(report["settings"]["KV"], "f16")
         err, _ = bench("prefix", "--shape", "tiny", "--weights", "bf16,int8", status=1)
         self.assertIn("2 formats", err)
+
+    @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "one core")
+    def test_engine_tells_what_a_taken_core_costs(self):
+        report = self.check("engine", "--shape", "tiny", "--only_stored", "--steal", "--kv_dtype", "int8")
+        self.assertEqual(report["settings"]["KV"], "int8")
+        for table in report["tables"][:2]:
+            for row in table["rows"]:
+                self.assertGreater(row["ms, a core taken"], 0)
+                self.assertGreater(row["times slower"], 0)
+        process = subprocess.run(["taskset", "-c", str(min(os.sched_getaffinity(0))), os.path.join(harness.BIN, "baton"), "bench",
+                                  "engine", "--quick", "--shape", "tiny", "--steal"], capture_output=True, text=True,
+                                 timeout=harness.PATIENCE, check=False)
+        self.assertEqual(process.returncode, 1)
+        self.assertIn("this process may use 1", process.stderr)
 
 
 class RunningDeploymentTest(unittest.TestCase):

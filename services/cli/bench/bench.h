@@ -34,6 +34,8 @@ struct BenchOptions {
   // engine; empty: its own
   std::vector<uint32_t> lengths, depths, batches;
   bool only_stored = false;  // weights as stored in the file alone, not int8 and int4 beside them
+  DType kv_dtype = DType::kF16;
+  bool steal = false;  // every step once more while another thread takes a core
 
   // load, disagg: an open loop
   double rate = 0;                                // requests a second; 0: several rates around what the target can do

@@ -40,7 +40,4 @@ class Deployment {
   std::string router_;
 };
 
-// Cores that this process may use.
-std::vector<int> AllowedCores();
-
 }  // namespace baton::cli

@@ -6,6 +6,7 @@
 
 #include "common/base/status.h"
 #include "services/cli/bench/benches.h"
+#include "services/cli/bench/machine.h"
 #include "services/cli/bench/open_loop.h"
 #include "services/cli/bench/service.h"
 

@@ -1,17 +1,16 @@
 // How fast the engine reads prompts and generates, by length, batch and weights format, beside what the machine can do.
 
 #include <algorithm>
-#include <cstring>
-#include <new>
 
 #include "common/base/status.h"
 #include "common/base/thread_pool.h"
 #include "common/engine/cpu_runner.h"
 #include "common/engine/engine_peak.h"
 #include "common/model/model.h"
-#include "kernels/aligned_buffer.h"
 #include "kernels/peak.h"
 #include "services/cli/bench/benches.h"
+#include "services/cli/bench/busy_core.h"
+#include "services/cli/bench/engine_rig.h"
 #include "services/cli/bench/statistics.h"
 #include "services/cli/format.h"
 
@@ -49,62 +48,6 @@ Ceilings MeasureCeilings(int threads) {
           })};
 }
 
-// A runner with a pool of its own, and sequences that have blocks for `positions` each.
-struct Rig {
-  std::shared_ptr<const CpuWeights> weights;
-  AlignedBuffer memory;
-  std::unique_ptr<CpuRunner> runner;
-  std::vector<std::vector<BlockId>> blocks;
-  std::vector<std::span<float>> logits;
-
-  static absl::StatusOr<std::unique_ptr<Rig>> Create(std::shared_ptr<const CpuWeights> weights, uint32_t sequences,
-                                                     uint32_t positions, uint32_t step_tokens, int threads) {
-    auto rig = std::make_unique<Rig>();
-    rig->weights = weights;
-    const KvLayout layout = MakeKvLayout(weights->config, DType::kF16);
-    const uint32_t each = layout.BlocksFor(positions);
-    try {
-      rig->memory = AlignedBuffer(uint64_t{each} * sequences * layout.BytesPerBlock());
-    } catch (const std::bad_alloc&) {
-      return ResourceExhausted("no memory for %d KV blocks of %d bytes", each * sequences, layout.BytesPerBlock());
-    }
-    std::memset(rig->memory.data(), 0, rig->memory.size());
-    BATON_ASSIGN_OR_RETURN(rig->runner, CpuRunner::Create(weights, layout, {rig->memory.data(), rig->memory.size()},
-                                                          {.threads = threads,
-                                                           .max_step_tokens = std::max(step_tokens, sequences),
-                                                           .max_batch = std::max(64u, sequences)}));
-    rig->blocks.resize(sequences);
-    for (uint32_t block = 0; block < each * sequences; ++block) rig->blocks[block / each].push_back(block);
-    rig->logits.resize(sequences);
-    return rig;
-  }
-
-  // Seconds of a step that reads `prompt` into sequence 0.
-  absl::StatusOr<double> Prefill(const std::vector<TokenId>& prompt) {
-    const StepSequence sequence{prompt, 0, blocks[0], true};
-    absl::Status status;
-    const double seconds = SecondsOf([&] { status = runner->Step({&sequence, 1}, logits); });
-    if (!status.ok()) return status;
-    return seconds;
-  }
-
-  // Seconds of a step, over `steps` steps of all sequences from `depth` on. What lies before is zeros: it costs the
-  // same.
-  absl::StatusOr<double> Decode(uint32_t batch, uint32_t depth, uint32_t steps) {
-    absl::Status status;
-    const double seconds = SecondsOf([&] {
-      std::vector<StepSequence> sequences(batch);
-      for (uint32_t step = 0; step < steps && status.ok(); ++step) {
-        const TokenId token = static_cast<TokenId>((step * 37 + 11) % 250);
-        for (uint32_t i = 0; i < batch; ++i) sequences[i] = {{&token, 1}, depth + step, blocks[i], true};
-        status = runner->Step(sequences, std::span(logits).first(batch));
-      }
-    });
-    if (!status.ok()) return status;
-    return seconds / steps;
-  }
-};
-
 struct Sizes {
   std::vector<uint32_t> lengths, depths, batches;
   uint32_t steps;
@@ -123,7 +66,12 @@ Sizes SizesOf(const BenchContext& context) {
 class EngineBench {
  public:
   EngineBench(BenchContext& context, BenchReport* report)
-      : context_(context), report_(report), sizes_(SizesOf(context)) {}
+      : context_(context), report_(report), sizes_(SizesOf(context)) {
+    if (!context.options().steal) return;
+    for (ReportTable* table : {&prefill_, &decode_}) {
+      table->columns.insert(table->columns.end(), {{"ms, a core taken", 2}, {"times slower", 2}});
+    }
+  }
 
   absl::Status Measure(const model::Model& model, WeightsFormat format) {
     BATON_ASSIGN_OR_RETURN(const auto weights, PackCpuWeights(model, format, context_.options().threads));
@@ -148,22 +96,45 @@ class EngineBench {
   }
 
  private:
+  // Medians over the rounds of what `step` says: on the machine as it is and, with --steal, with a core taken as well,
+  // in turn.
+  struct Times {
+    double seconds = 0, stolen = 0;
+  };
+  absl::StatusOr<Times> InTurn(const std::string& what, const std::function<absl::StatusOr<double>()>& step) {
+    std::vector<double> seconds, stolen;
+    for (int round = -1; round < context_.options().repetitions; ++round) {
+      context_.Step(what);
+      BATON_ASSIGN_OR_RETURN(const double one, step());
+      if (round >= 0) seconds.push_back(one);
+      if (!context_.options().steal) continue;
+      BATON_ASSIGN_OR_RETURN(const auto busy, BusyCore::Start());
+      BATON_ASSIGN_OR_RETURN(const double other, step());
+      if (round >= 0) stolen.push_back(other);
+    }
+    return Times{Median(seconds), Median(stolen)};
+  }
+
+  void AddRow(ReportTable& table, std::vector<TableCell> cells, const Times& times) {
+    if (context_.options().steal) {
+      cells.insert(cells.end(), {1e3 * times.stolen, times.stolen / times.seconds});
+    }
+    table.rows.push_back(std::move(cells));
+  }
+
   absl::Status MeasurePrefill(const std::shared_ptr<const CpuWeights>& weights, const std::string& name, bool integer) {
     Series series{.name = name};
     for (const uint32_t length : sizes_.lengths) {
-      BATON_ASSIGN_OR_RETURN(const auto rig, Rig::Create(weights, 1, length, length, context_.options().threads));
+      BATON_ASSIGN_OR_RETURN(const auto rig, Rig(weights, 1, length, length));
       const std::vector<TokenId> prompt = Draw(context_.options().seed).Prompt(length, weights->config.vocab);
-      std::vector<double> seconds;
-      for (int round = -1; round < context_.options().repetitions; ++round) {
-        context_.Step(absl::StrFormat("%s: prompt of %d", name, length));
-        BATON_ASSIGN_OR_RETURN(const double one, rig->Prefill(prompt));
-        if (round >= 0) seconds.push_back(one);
-      }
-      const double median = Median(seconds), rate = length / median;
-      const double operations = static_cast<double>(rig->runner->last_work().flops) / median;
-      prefill_.rows.push_back({name, static_cast<double>(length), rate, 1e-9 * operations,
-                               100 * operations / (integer ? ceilings_.int8 : ceilings_.fma),
-                               std::string(integer ? "int8" : "FMA")});
+      BATON_ASSIGN_OR_RETURN(const Times times, InTurn(absl::StrFormat("%s: prompt of %d", name, length),
+                                                       [&] { return rig->Prefill(prompt); }));
+      const double rate = length / times.seconds;
+      const double operations = static_cast<double>(rig->work().flops) / times.seconds;
+      AddRow(prefill_,
+             {name, static_cast<double>(length), rate, 1e-9 * operations,
+              100 * operations / (integer ? ceilings_.int8 : ceilings_.fma), std::string(integer ? "int8" : "FMA")},
+             times);
       series.points.emplace_back(length, rate);
     }
     prefill_chart_.series.push_back(std::move(series));
@@ -174,24 +145,31 @@ class EngineBench {
     for (const uint32_t depth : sizes_.depths) {
       Series series{.name = absl::StrFormat("%s, depth %d", name, depth)};
       for (const uint32_t batch : sizes_.batches) {
-        if (depth > 0 && batch > 16) continue;  // pools of many GiB
-        BATON_ASSIGN_OR_RETURN(const auto rig,
-                               Rig::Create(weights, batch, depth + sizes_.steps, batch, context_.options().threads));
-        std::vector<double> seconds;
-        for (int round = -1; round < context_.options().repetitions; ++round) {
-          context_.Step(absl::StrFormat("%s: %d sequences at depth %d", name, batch, depth));
-          BATON_ASSIGN_OR_RETURN(const double one, rig->Decode(batch, depth, sizes_.steps));
-          if (round >= 0) seconds.push_back(one);
-        }
-        const double median = Median(seconds);
-        const double bytes = static_cast<double>(rig->runner->last_work().bytes) / median;
-        decode_.rows.push_back({name, static_cast<double>(depth), static_cast<double>(batch), batch / median,
-                                1e3 * median, 1e-9 * bytes, 100 * bytes / reading_});
-        series.points.emplace_back(batch, batch / median);
+        // Pools of many GiB only for who asks.
+        if (depth > 0 && batch > 16 && context_.options().batches.empty()) continue;
+        BATON_ASSIGN_OR_RETURN(const auto rig, Rig(weights, batch, depth + sizes_.steps, batch));
+        BATON_ASSIGN_OR_RETURN(const Times times,
+                               InTurn(absl::StrFormat("%s: %d sequences at depth %d", name, batch, depth),
+                                      [&] { return rig->Decode(depth, sizes_.steps); }));
+        const double bytes = static_cast<double>(rig->work().bytes) / times.seconds;
+        AddRow(decode_,
+               {name, static_cast<double>(depth), static_cast<double>(batch), batch / times.seconds,
+                1e3 * times.seconds, 1e-9 * bytes, 100 * bytes / reading_},
+               times);
+        series.points.emplace_back(batch, batch / times.seconds);
       }
       decode_chart_.series.push_back(std::move(series));
     }
     return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::unique_ptr<EngineRig>> Rig(const std::shared_ptr<const CpuWeights>& weights, uint32_t sequences,
+                                                 uint32_t positions, uint32_t step_tokens) const {
+    return EngineRig::Create(weights, {.sequences = sequences,
+                                       .positions = positions,
+                                       .step_tokens = step_tokens,
+                                       .kv_dtype = context_.options().kv_dtype,
+                                       .threads = context_.options().threads});
   }
 
   BenchContext& context_;
@@ -241,6 +219,7 @@ absl::StatusOr<BenchReport> RunEngine(BenchContext& context) {
   BATON_ASSIGN_OR_RETURN(const std::string path, context.ModelPath());
   BATON_ASSIGN_OR_RETURN(const auto model, model::LoadModel(path));
   BATON_ASSIGN_OR_RETURN(const std::vector<WeightsFormat> formats, FormatsOf(context));
+  report.settings.emplace_back("KV", std::string(DTypeName(context.options().kv_dtype)));
   EngineBench bench(context, &report);
   for (const WeightsFormat format : formats) BATON_RETURN_IF_ERROR(bench.Measure(*model, format));
   bench.Finish();

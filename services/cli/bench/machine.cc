@@ -1,5 +1,7 @@
 #include "services/cli/bench/machine.h"
 
+#include <sched.h>
+
 #include <fstream>
 #include <thread>
 
@@ -30,6 +32,16 @@ std::string MachineLine() {
   const std::string kib = ValueOf("/proc/meminfo", "MemTotal");
   return absl::StrFormat("%s, %d cores for this process, %s, %s", model, std::thread::hardware_concurrency(),
                          hwy::TargetName(best), FormatBytes(1024.0 * std::atof(kib.c_str())));
+}
+
+std::vector<int> AllowedCores() {
+  std::vector<int> cores;
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &set)) cores.push_back(core);
+  }
+  return cores;
 }
 
 }  // namespace baton::cli
