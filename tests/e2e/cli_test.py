@@ -93,6 +93,27 @@ class CliTest(unittest.TestCase):
         _, err = self.baton("generat", "hello", status=2)
         self.assertIn("'generat'", err)
 
+    def test_logit_bias_decides_what_is_said(self):
+        flags = ("--temperature", "0", "--max_tokens", "4", "--ignore_eos")
+        out, _ = self.baton("generate", "--json", *flags, "--logit_bias", "7=-100", "--logit_bias", "9=100", "hello")
+        ids = [i for line in out.splitlines() for i in json.loads(line).get("token_ids", ())]
+        self.assertEqual(ids, [9] * 4)
+        said = self.cluster.generate([("user", "hello")], max_tokens=4, ignore_eos=True, logit_bias={9: 100}, temperature=0)
+        out, _ = self.baton("chat", *flags, "--logit_bias", "9=100", stdin="hello\n")
+        self.assertEqual(out, said.choices[0].text + "\n")
+
+    def test_a_logit_bias_that_cannot_be_is_refused_with_what_may_be(self):
+        for bias, said in (("5", "must be ID=VALUE"), ("=1", "'' is no whole number from 0 to 2147483647"),
+                           ("-1=1", "'-1' is no whole number"), ("5=", "'' is no number from -100 to 100"),
+                           ("5=100.5", "'100.5' is no number from -100 to 100"), ("5=nan", "'nan' is no number")):
+            _, err = self.baton("generate", "--logit_bias", bias, "hello", status=2)
+            self.assertIn(f"--logit_bias: '{bias}'", err)
+            self.assertIn(said, err)
+        _, err = self.baton("chat", "--logit_bias", "5=1", "--logit_bias", "5=2", status=2)
+        self.assertIn("token 5 has 1", err)
+        _, err = self.baton("generate", "--logit_bias", "999999=1", "hello", status=1)
+        self.assertRegex(err, r"sampling.logit_bias: has token 999999, the vocabulary has 0 to \d+")
+
     def test_chat_over_a_pipe_remembers_and_resets(self):
         # Every turn is decided by the whole conversation, so equal answers mean equal conversations.
         lines = "first\nsecond\n/reset\nfirst\n/quit\nnever asked\n"
