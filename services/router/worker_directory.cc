@@ -7,28 +7,23 @@
 #include <set>
 
 #include "common/base/status.h"
+#include "common/config/host_port.h"
 
 namespace baton {
 namespace {
 
 constexpr Duration kFetchAgainAfter = std::chrono::seconds(1);
 
-// "[::1]:80" -> "::1".
-std::string HostOf(const std::string& address) {
-  const std::string host = address.substr(0, address.rfind(':'));
-  return host.size() > 2 && host.front() == '[' && host.back() == ']' ? host.substr(1, host.size() - 2) : host;
-}
-
 // Every address of "host:port" as "ip:port". IPv4 where the name has any: the addresses of a dual-stack name are the
 // same workers twice. NOT_FOUND when the name has none, UNAVAILABLE when nobody could tell.
 absl::StatusOr<std::vector<std::string>> ResolveAddress(const std::string& address) {
-  const std::string host = HostOf(address);
-  const std::string port = address.substr(address.rfind(':') + 1);
+  BATON_ASSIGN_OR_RETURN(const HostPort parsed, ParseHostPort(address));
+  const std::string port = std::to_string(parsed.port);
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* list = nullptr;
-  if (const int error = getaddrinfo(host.c_str(), port.c_str(), &hints, &list); error != 0) {
+  if (const int error = getaddrinfo(parsed.host.c_str(), port.c_str(), &hints, &list); error != 0) {
     const bool none = error == EAI_NONAME || error == EAI_NODATA;
     if (none) return NotFound("%s has no address: %s", address, gai_strerror(error));
     return Unavailable("cannot resolve %s: %s", address, gai_strerror(error));
@@ -81,7 +76,7 @@ void WorkerDirectory::Resolve() {
   for (const std::string& worker : config_.workers) {
     const auto resolved = ResolveAddress(worker);
     if (resolved.ok()) {
-      for (const std::string& found : *resolved) addresses.try_emplace(found, HostOf(worker));
+      for (const std::string& found : *resolved) addresses.try_emplace(found, ParseHostPort(worker)->host);
     } else {
       complete = complete && absl::IsNotFound(resolved.status());
       log_->Warning("worker name does not resolve", {{"error", StatusMessage(resolved.status())}});
@@ -94,7 +89,7 @@ void WorkerDirectory::Resolve() {
     for (const auto& [address, name] : addresses) {
       if (links_.contains(address)) continue;
       ChannelOptions options = config_.worker_channel;
-      if (name != HostOf(address)) options.tls_name = name;
+      if (name != ParseHostPort(address)->host) options.tls_name = name;
       auto channel = MakeChannel(address, options);
       if (!channel.ok()) {
         log_->Error("no channel to worker", {{"worker", address}, {"error", StatusMessage(channel.status())}});
