@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cctype>
 #include <iostream>
-#include <unordered_map>
+#include <map>
 
 #include "common/base/version.h"
 #include "common/config/number_check.h"
@@ -35,7 +35,7 @@ struct Flags::Impl {
   }
 
   CLI::App app;
-  std::unordered_map<std::string, CLI::Option*> options;
+  std::map<std::string, CLI::Option*> options;
   std::vector<std::pair<CLI::Option*, bool>> switches;  // with their defaults
 };
 
@@ -102,6 +102,14 @@ std::optional<int> Flags::Parse(int argc, const char* const* argv) {
     return 2;
   }
   return std::nullopt;
+}
+
+std::vector<std::string> Flags::Given() const {
+  std::vector<std::string> names;
+  for (const auto& [name, option] : impl_->options) {
+    if (option->count() > 0) names.push_back(name);
+  }
+  return names;
 }
 
 }  // namespace baton

@@ -39,6 +39,9 @@ class Flags {
   // nullopt: go on. A number: exit with it (--help and --version were printed to stdout, an error to stderr).
   std::optional<int> Parse(int argc, const char* const* argv);
 
+  // After Parse: the names of those that command line or environment set, be it to their default.
+  std::vector<std::string> Given() const;
+
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;

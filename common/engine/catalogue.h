@@ -30,7 +30,10 @@ struct ComputeOptions {
   uint32_t max_step_tokens = 512;
   uint32_t max_batch = 64;
   uint32_t max_model_len = 0;  // of prompt and answer; what the model takes or less
-  bool probe = true;  // measure what the machine could do at best
+  bool probe = true;           // measure what the machine could do at best
+
+  // Flags that were set, whatever their value, by name: an engine refuses those of another.
+  std::vector<std::string> given;
 
   // cpu
   int threads = 0;

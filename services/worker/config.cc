@@ -120,7 +120,7 @@ void WorkerConfig::AddTo(Flags& flags) {
   flags.Add("suspect_seconds", &suspect_seconds, "Silence after which a peer is suspect.", 0.05, 600);
 }
 
-absl::Status WorkerConfig::Finish() {
+absl::Status WorkerConfig::Finish(const Flags& flags) {
   if (compute.block_size != 16 && compute.block_size != 32)
     return InvalidArgument("--block_size is %d, must be 16 or 32", compute.block_size);
   if (suspect_seconds <= 2 * heartbeat_seconds) {
@@ -135,6 +135,7 @@ absl::Status WorkerConfig::Finish() {
   if (preemption == "swap" && compute.swap_gib == 0) {
     return InvalidArgument("--preemption is swap and --swap_gib 0; swapping needs host memory");
   }
+  compute.given = flags.Given();
   compute.threads = static_cast<int>(threads);
   BATON_ASSIGN_OR_RETURN(compute.devices, ParseDevices(devices, tensor_parallel));
   transport.device = compute.devices.front();

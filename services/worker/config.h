@@ -48,8 +48,8 @@ struct WorkerConfig {
   OtlpCollector collector;
 
   void AddTo(Flags& flags);
-  // What flags alone cannot check; fills the fields derived from others.
-  absl::Status Finish();
+  // What flags alone cannot check, once they were parsed; fills the fields derived from others.
+  absl::Status Finish(const Flags& flags);
 };
 
 }  // namespace baton

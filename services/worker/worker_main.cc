@@ -123,7 +123,7 @@ int RunWorker(const WorkerProgram& program, int argc, char** argv) {
   if (const std::optional<int> exit_code = flags.Parse(argc, argv)) return *exit_code;
   const absl::StatusOr<LogLevel> level = ParseLogLevel(config.log_level);
   const Logger log(program.name, level.ok() ? *level : LogLevel::kInfo);
-  if (const absl::Status status = config.Finish(); !status.ok()) return Fail(log, status);
+  if (const absl::Status status = config.Finish(flags); !status.ok()) return Fail(log, status);
 
   StopSignal stop;
   const Incarnation incarnation{RandomU64()};

@@ -313,7 +313,7 @@ class Cluster:
                  router_flags=(), transport="ucx", engine_probe=False, worker_programs=("", "")):
         """`worker_programs`: the folder below BATON_BIN_DIR of the prefill workers' program, and of the decode workers'."""
         self.model = model or os.path.join(GOLDEN, "qwen2")
-        self.worker_flags = ["--model", self.model, "--kv_gib", "0.02", "--threads", "1", "--transport", transport,
+        self.worker_flags = ["--model", self.model, "--kv_gib", "0.02", "--transport", transport,
                              "--bandwidth_probe=false", f"--engine_probe={str(engine_probe).lower()}", *worker_flags]
         self.program_folders = dict(zip(("prefill", "decode"), worker_programs))
         self.prefill_flags, self.decode_flags, self.router_flags = prefill_flags, decode_flags, router_flags
@@ -337,8 +337,9 @@ class Cluster:
             raise
 
     def start_worker(self, role, port=0, extra=()):
-        flags = self.prefill_flags if role == "prefill" else self.decode_flags
-        worker = Process(os.path.join(self.program_folders[role], f"baton-{role}"), "--port", str(port), *self.worker_flags, *flags, *extra)
+        flags = [*self.worker_flags, *(self.prefill_flags if role == "prefill" else self.decode_flags), *extra]
+        threads = () if "--engine=cuda" in flags else ("--threads", "1")
+        worker = Process(os.path.join(self.program_folders[role], f"baton-{role}"), "--port", str(port), *threads, *flags)
         self.started.append(worker)
         return worker
 

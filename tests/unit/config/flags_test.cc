@@ -98,6 +98,25 @@ TEST(Flags, EnvironmentFillsWhatTheCommandLineLeaves) {
   EXPECT_EQ(config.model, "from-environment");
 }
 
+TEST(Flags, TellsWhichWereSetBeItToTheirDefault) {
+  uint32_t batch = 64;
+  bool cache = true;
+  std::vector<std::string> workers;
+  std::string model;
+  Flags flags("test", "A test.");
+  flags.Add("max_batch", &batch, "Slots.", 1, 1024);
+  flags.Add("prefix_cache", &cache, "Cache.");
+  flags.Add("workers", &workers, "Workers.");
+  flags.Add("model", &model, "Model.");
+  setenv("BATON_MODEL", "", 1);
+  setenv("BATON_WORKERS", "a:1", 1);
+  const char* const arguments[] = {"test", "--max_batch=64"};
+  EXPECT_EQ(flags.Parse(2, arguments), std::nullopt);
+  unsetenv("BATON_MODEL");
+  unsetenv("BATON_WORKERS");
+  EXPECT_THAT(flags.Given(), testing::ElementsAre("max_batch", "workers"));
+}
+
 TEST(Flags, TheLastOfTwoValuesCounts) {
   Config config;
   ASSERT_EQ(Parse(config, {"--max_batch=8", "--max_batch=9", "--workers=a:1", "--workers=b:2"}), std::nullopt);

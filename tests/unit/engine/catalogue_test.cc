@@ -26,5 +26,12 @@ TEST(Catalogue, TheCpuEngineRefusesWhatOnlyCudaTakes) {
   ExpectRefused({.deterministic = true}, "--deterministic is true");
 }
 
+TEST(Catalogue, TheCpuEngineRefusesFlagsOfCudaThatWereSetToTheirDefaults) {
+  for (const char* flag : {"tensor_parallel", "device", "gpu_memory_utilization", "cuda_graphs", "deterministic"}) {
+    ExpectRefused({.given = {"model", flag}}, "--" + std::string(flag) + " is set");
+  }
+  EXPECT_TRUE(CheckEngine({.given = {"model", "threads", "pin_threads", "kv_gib"}}).ok());
+}
+
 }  // namespace
 }  // namespace baton

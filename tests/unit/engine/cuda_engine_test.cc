@@ -49,6 +49,14 @@ class CudaEngine : public testing::Test {
   std::unique_ptr<KvTransport> transport_ = MakeLocalTransport(std::make_shared<LocalNetwork>(), false);
 };
 
+TEST_F(CudaEngine, FlagsOfTheCpuEngineAreRefused) {
+  for (const std::string flag : {"threads", "pin_threads"}) {
+    ComputeOptions options = Options();
+    options.given = {"model", flag};
+    EXPECT_THAT(Failure(options), HasSubstr("--" + flag + " is set; only engine cpu takes it"));
+  }
+}
+
 TEST_F(CudaEngine, ARunnerTakesTheMemoryThatWasCounted) {
   for (const size_t ranks : {1, 2}) {
     for (const bool deterministic : {false, true}) {
