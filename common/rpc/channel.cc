@@ -16,6 +16,7 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeTlsCredentials(con
 }
 
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const std::string& address, const ChannelOptions& options) {
+  BATON_RETURN_IF_ERROR(CheckChannelTls(options.tls));
   std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
   if (!options.tls.ca.empty()) {
     BATON_ASSIGN_OR_RETURN(credentials, MakeTlsCredentials(options.tls));

@@ -22,6 +22,7 @@ struct ChannelOptions {
 // A client's for TLS, from the files of `tls`; without `ca` it trusts the system's authorities.
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeTlsCredentials(const TlsOptions& tls);
 
+// INVALID_ARGUMENT for files of TLS that say too little (tls.h).
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const std::string& address, const ChannelOptions& options);
 
 }  // namespace baton

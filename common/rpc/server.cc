@@ -11,6 +11,7 @@ namespace {
 
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> Credentials(const TlsOptions& tls) {
   BATON_ASSIGN_OR_RETURN(const TlsFiles files, ReadTlsFiles(tls));
+  BATON_RETURN_IF_ERROR(CheckServerTls(tls));
   if (files.certificate.empty()) return grpc::InsecureServerCredentials();
   grpc::SslServerCredentialsOptions options(files.ca.empty()
                                                 ? GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE
@@ -26,7 +27,9 @@ void AddServerFlags(Flags& flags, ServerOptions& options) {
   flags.Add("host", &options.host, "Address to listen on for gRPC.");
   flags.Add("port", &options.port, "Port to listen on for gRPC; 0 takes a free one.");
   flags.Add("max_message_mib", &options.max_message_mib, "Largest gRPC message, MiB.", 1, 1024);
-  AddTlsFlags(flags, "tls", options.tls);
+  flags.Add("tls_cert", &options.tls.certificate, "PEM certificate; empty means plain text.");
+  flags.Add("tls_key", &options.tls.key, "PEM private key of the certificate.");
+  flags.Add("tls_ca", &options.tls.ca, "PEM certificates that a client's must be signed by; empty: clients need none.");
 }
 
 absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const ServerOptions& options,

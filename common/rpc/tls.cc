@@ -35,11 +35,20 @@ absl::StatusOr<std::string> ReadPem(const std::string& flag, const std::string& 
 
 }  // namespace
 
-void AddTlsFlags(Flags& flags, const std::string& prefix, TlsOptions& options) {
-  options.flags = prefix;
-  flags.Add(prefix + "_cert", &options.certificate, "PEM certificate; empty means plain text.");
-  flags.Add(prefix + "_key", &options.key, "PEM private key of the certificate.");
-  flags.Add(prefix + "_ca", &options.ca, "PEM certificates that the other side must be signed by.");
+absl::Status CheckServerTls(const TlsOptions& options) {
+  if (options.ca.empty() || !options.certificate.empty()) return absl::OkStatus();
+  return InvalidArgument(
+      "--%s_ca is set and --%s_cert is not: without a certificate of its own a server speaks plain text and asks "
+      "nobody for one",
+      options.flags, options.flags);
+}
+
+absl::Status CheckChannelTls(const TlsOptions& options) {
+  if (!options.ca.empty() || (options.certificate.empty() && options.key.empty())) return absl::OkStatus();
+  return InvalidArgument(
+      "--%s_%s is set and --%s_ca is not: without certificates to trust connections are plain text and nobody is shown "
+      "one",
+      options.flags, options.certificate.empty() ? "key" : "cert", options.flags);
 }
 
 absl::StatusOr<TlsFiles> ReadTlsFiles(const TlsOptions& options) {

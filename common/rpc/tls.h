@@ -4,19 +4,24 @@
 
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/config/flags.h"
 
 namespace baton {
 
 struct TlsOptions {
-  std::string certificate;    // PEM file; empty: plain text
-  std::string key;            // PEM file
-  std::string ca;             // PEM file; server: require clients' certificates signed by it; client: trust it
+  std::string certificate;  // PEM file; server: empty means plain text
+  std::string key;          // PEM file
+  // PEM file; server: require clients' certificates signed by it; client: trust it, empty means plain text
+  std::string ca;
   std::string flags = "tls";  // what the names of the flags begin with, for errors
 };
-// --PREFIX_cert, --PREFIX_key, --PREFIX_ca.
-void AddTlsFlags(Flags& flags, const std::string& prefix, TlsOptions& options);
+
+// INVALID_ARGUMENT, naming the flags, where what is set asks for TLS and would be plain text. A server that clients
+// must show certificates needs one of its own;
+absl::Status CheckServerTls(const TlsOptions& options);
+// a channel speaks TLS where it has authorities to trust.
+absl::Status CheckChannelTls(const TlsOptions& options);
 
 // What the files hold; empty where none is named.
 struct TlsFiles {

@@ -17,7 +17,11 @@ void RouterConfig::AddTo(Flags& flags) {
       "Prefill and decode workers as host:port, comma-separated. A name stands for every address it resolves to.");
   flags.Require("workers");
   flags.Add("resolve_seconds", &resolve_seconds, "How often names are resolved again.", 0.1, 3600);
-  AddTlsFlags(flags, "worker_tls", worker_channel.tls);
+  worker_channel.tls.flags = "worker_tls";
+  flags.Add("worker_tls_cert", &worker_channel.tls.certificate, "PEM certificate to show the workers.");
+  flags.Add("worker_tls_key", &worker_channel.tls.key, "PEM private key of the certificate.");
+  flags.Add("worker_tls_ca", &worker_channel.tls.ca,
+            "PEM certificates that the workers' must be signed by; empty means plain text.");
 
   flags.AddChoice("disaggregation", &disaggregation, {"auto", "always", "never"},
                   "Whether prompts are read by prefill workers.");
@@ -47,6 +51,7 @@ absl::Status RouterConfig::Finish() {
   for (const std::string& worker : workers) {
     if (const auto address = ParseHostPort(worker); !address.ok()) return WithContext(address.status(), "--workers");
   }
+  BATON_RETURN_IF_ERROR(CheckChannelTls(worker_channel.tls));
   policy = disaggregation == "always"  ? DisaggregationPolicy::kAlways
            : disaggregation == "never" ? DisaggregationPolicy::kNever
                                        : DisaggregationPolicy::kAuto;

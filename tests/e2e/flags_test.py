@@ -3,9 +3,10 @@
 import os
 import re
 import subprocess
+import tempfile
 import unittest
 
-from harness import BIN, PATIENCE
+from harness import BIN, GOLDEN, PATIENCE
 
 
 def run(program, *arguments):
@@ -42,6 +43,27 @@ class WholeNumbers(unittest.TestCase):
     def test_a_seed_beyond_64_bits_is_refused(self):
         self.assertIn("'18446744073709551616' is no whole number from 0 to 18446744073709551615",
                       run("baton", "generate", "--seed", "18446744073709551616", "hello").stderr)
+
+
+class Contradictions(unittest.TestCase):
+    def refused(self, program, *flags):
+        done = run(program, *flags)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        return done.stderr
+
+    def test_a_flag_of_the_other_engine_is_refused_also_with_its_default(self):
+        worker = ("baton-decode", "--model", os.path.join(GOLDEN, "qwen2"))
+        for flag in ("--device=0", "--tensor_parallel=1", "--cuda_graphs=true", "--deterministic=false", "--gpu_memory_utilization=0.9"):
+            self.assertIn(f"{flag.partition('=')[0]} is set; only engine cuda takes it", self.refused(*worker, flag))
+
+    def test_tls_that_would_be_plain_text_is_refused(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".pem") as pem:
+            pem.write("-----BEGIN CERTIFICATE-----\n-----BEGIN PRIVATE KEY-----\n")
+            pem.flush()
+            for program in (("baton-router", "--workers", "a:1"), ("baton-prefill", "--model", GOLDEN), ("baton-decode", "--model", GOLDEN)):
+                self.assertIn("--tls_ca is set and --tls_cert is not", self.refused(*program, "--tls_ca", pem.name))
+            self.assertIn("--worker_tls_cert is set and --worker_tls_ca is not",
+                          self.refused("baton-router", "--workers", "a:1", "--worker_tls_cert", pem.name, "--worker_tls_key", pem.name))
 
 
 class Addresses(unittest.TestCase):

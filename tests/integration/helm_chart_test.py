@@ -183,6 +183,8 @@ class Values(unittest.TestCase):
         self.refused("router.flags.otlp_endpoint=a:1", "router.flags: otlp_endpoint has a value of its own")
         self.refused("tracing.endpoint=http://a:4317,tracing.secret=ca", "'http://a:4317', does not begin with https://")
         self.refused("tracing.endpoint=https://a:4317,tracing.clientAuth=true", "tracing.clientAuth needs tracing.secret")
+        self.refused("engine=cuda,decode.threads=2", "decode: threads is 2; only engine cpu takes it")
+        self.refused("tls.clientAuth=true", "tls.clientAuth needs tls.routerSecret")
         self.refused("kvPlane.controlPort=8210", "port 8210 lies in UCX's range", "8200", "8231")
         self.refused("kvPlane.firstPort=9000,kvPlane.lastPort=8999", "9000", "8999")
         self.refused("decode.autoscaling.enabled=true,decode.autoscaling.min=9", "min is 9, more than max, 8")

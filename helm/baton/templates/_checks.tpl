@@ -25,6 +25,9 @@
 {{- if has $name $served }}{{ fail (printf "models: the served name %s stands twice" $name) }}{{ end -}}
 {{- $served = append $served $name -}}
 {{- end -}}
+{{- if and .Values.tls.clientAuth (not .Values.tls.routerSecret) -}}
+{{- fail "tls.clientAuth needs tls.routerSecret: without it the public API is plain text and asks for no certificate" -}}
+{{- end -}}
 {{- $tracing := .Values.tracing -}}
 {{- if and $tracing.secret (not (hasPrefix "https://" $tracing.endpoint)) -}}
 {{- fail (printf "tracing.secret is %s, but tracing.endpoint, '%s', does not begin with https://" $tracing.secret $tracing.endpoint) -}}
@@ -43,6 +46,9 @@
 {{- end -}}
 {{- if and (eq (float64 .config.kvGib) 0.0) (ne $.Values.engine "cuda") -}}
 {{- fail (printf "%s: kvGib is 0; engine %s does not size its pool by itself" $set $.Values.engine) -}}
+{{- end -}}
+{{- if and (gt (int .config.threads) 0) (eq $.Values.engine "cuda") -}}
+{{- fail (printf "%s: threads is %d; only engine cpu takes it" $set (int .config.threads)) -}}
 {{- end -}}
 {{- $ports := list (int $plane.controlPort) -}}
 {{- range $port := list (int .config.port) (int .config.metricsPort) -}}

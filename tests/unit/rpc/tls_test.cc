@@ -59,5 +59,31 @@ TEST(TlsFiles, AreCheckedByServersAndChannels) {
   ExpectRefused(MakeChannel("127.0.0.1:1", {.tls = {.ca = text}}).status(), message);
 }
 
+TEST(TlsFlags, ThatWouldLeaveAServerInPlainTextAreRefused) {
+  const std::string certificate = WriteFile("certificate", Block("CERTIFICATE"));
+  ServerOptions server;
+  server.tls.ca = certificate;
+  ExpectRefused(RpcServer::Start(server, {}, {}).status(),
+                "--tls_ca is set and --tls_cert is not: without a certificate of its own a server speaks plain text "
+                "and asks nobody for one");
+  EXPECT_TRUE(CheckServerTls({}).ok());
+  EXPECT_TRUE(CheckServerTls({.certificate = "a", .key = "b"}).ok());
+  EXPECT_TRUE(CheckServerTls({.certificate = "a", .key = "b", .ca = "c"}).ok());
+}
+
+TEST(TlsFlags, ThatWouldLeaveAChannelInPlainTextAreRefused) {
+  const std::string certificate = WriteFile("certificate", Block("CERTIFICATE"));
+  const std::string key = WriteFile("key", Block("PRIVATE KEY"));
+  const TlsOptions shown{.certificate = certificate, .key = key, .flags = "worker_tls"};
+  const std::string rest =
+      " is set and --worker_tls_ca is not: without certificates to trust connections are plain text and nobody is "
+      "shown one";
+  ExpectRefused(MakeChannel("127.0.0.1:1", {.tls = shown}).status(), "--worker_tls_cert" + rest);
+  ExpectRefused(CheckChannelTls({.key = key, .flags = "worker_tls"}), "--worker_tls_key" + rest);
+  EXPECT_TRUE(CheckChannelTls({}).ok());
+  EXPECT_TRUE(CheckChannelTls({.ca = "c"}).ok());
+  EXPECT_TRUE(CheckChannelTls({.certificate = "a", .key = "b", .ca = "c"}).ok());
+}
+
 }  // namespace
 }  // namespace baton
