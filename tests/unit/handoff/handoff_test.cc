@@ -15,6 +15,35 @@ class Handoff : public ::testing::TestWithParam<bool> {  // message_puts
   const std::shared_ptr<LocalNetwork> network_ = std::make_shared<LocalNetwork>();
   DecodeEnd decode_{network_, GetParam()};
   PrefillEnd prefill_{network_, GetParam()};
+
+  // A prompt that is pushed whole and committed with one token.
+  std::shared_ptr<OutgoingHandoff> Send(const LeaseOffer& offer, uint32_t tokens) {
+    auto handoff = prefill_.Begin(offer);
+    handoff->PushBlocks(tokens, BlockRange(0, (tokens + 15) / 16));
+    handoff->Commit(tokens, {{0, 1, false}});
+    return handoff;
+  }
+
+  // A transfer that stands still between its first put and the flush, until the valve opens.
+  struct Transfer {
+    LeaseOffer offer;
+    std::shared_ptr<OutgoingHandoff> handoff;
+  };
+  // `pushed` tokens of a prompt of `tokens`.
+  Transfer HoldPush(uint32_t tokens, uint32_t pushed) {
+    prefill_.transport.valve().Hold();
+    Transfer transfer{decode_.Reserve(tokens).value(), nullptr};
+    transfer.handoff = prefill_.Begin(transfer.offer);
+    transfer.handoff->PushBlocks(pushed, BlockRange(0, (tokens + 15) / 16));
+    EXPECT_TRUE(prefill_.transport.valve().WaitForHeld(1));
+    return transfer;
+  }
+  // All of them, with the commit behind.
+  Transfer HoldSend(uint32_t tokens) {
+    Transfer transfer = HoldPush(tokens, tokens);
+    transfer.handoff->Commit(tokens, {{0, 1, false}});
+    return transfer;
+  }
 };
 INSTANTIATE_TEST_SUITE_P(Local, Handoff, ::testing::Bool(),
                          [](const auto& info) { return info.param ? "MessagePuts" : "OneSided"; });
@@ -167,11 +196,7 @@ TEST_P(Handoff, HandleDroppedWithoutACommitFences) {
 
 // The transfer hangs between put and flush; the request is cancelled on the decode side meanwhile.
 TEST_P(Handoff, PD_03_AbortInMidTransferKeepsBothSidesBlocksUntilTheFlush) {
-  prefill_.transport.valve().Hold();
-  const LeaseOffer offer = decode_.Reserve(40).value();
-  const auto handoff = prefill_.Begin(offer);
-  handoff->PushBlocks(32, Blocks({0, 1, 2}));
-  ASSERT_TRUE(prefill_.transport.valve().WaitForHeld(1));
+  const auto [offer, handoff] = HoldPush(40, 32);
   decode_.receiver->Cancel(offer.key);
   EXPECT_EQ(decode_.WaitForEnd().status().code(), absl::StatusCode::kCancelled);
   handoff->Abort("cancelled");
@@ -187,12 +212,7 @@ TEST_P(Handoff, PD_03_AbortInMidTransferKeepsBothSidesBlocksUntilTheFlush) {
 }
 
 TEST_P(Handoff, CommitAfterCancelIsDiscardedAndCountsAsTheFence) {
-  prefill_.transport.valve().Hold();
-  const LeaseOffer offer = decode_.Reserve(20).value();
-  const auto handoff = prefill_.Begin(offer);
-  handoff->PushBlocks(20, Blocks({0, 1}));
-  handoff->Commit(20, {{0, 1, false}});
-  ASSERT_TRUE(prefill_.transport.valve().WaitForHeld(1));
+  const auto [offer, handoff] = HoldSend(20);
   decode_.receiver->Cancel(offer.key);
   prefill_.transport.valve().Release();
   EXPECT_EQ(prefill_.WaitForResult().outcome, HandoffOutcome::kDiscarded);
@@ -201,12 +221,7 @@ TEST_P(Handoff, CommitAfterCancelIsDiscardedAndCountsAsTheFence) {
 }
 
 TEST_P(Handoff, PD_02_LateCommitAfterExpiryIsDiscarded) {
-  prefill_.transport.valve().Hold();
-  const LeaseOffer offer = decode_.Reserve(20).value();
-  const auto handoff = prefill_.Begin(offer);
-  handoff->PushBlocks(20, Blocks({0, 1}));
-  handoff->Commit(20, {{0, 1, false}});
-  ASSERT_TRUE(prefill_.transport.valve().WaitForHeld(1));
+  const auto [offer, handoff] = HoldSend(20);
   decode_.clock.Advance(std::chrono::seconds(11));
   EXPECT_EQ(decode_.WaitForEnd().status().code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_EQ(decode_.pool.counts().quarantined, 3u);
@@ -225,12 +240,7 @@ TEST_P(Handoff, UnattachedLeaseExpiresToFree) {
 }
 
 TEST_P(Handoff, PD_05_CorruptedBlockIsRefusedAndNothingRuns) {
-  prefill_.transport.valve().Hold();
-  const LeaseOffer offer = decode_.Reserve(40).value();
-  const auto handoff = prefill_.Begin(offer);
-  handoff->PushBlocks(40, Blocks({0, 1, 2}));
-  handoff->Commit(40, {{0, 1, false}});
-  ASSERT_TRUE(prefill_.transport.valve().WaitForHeld(1));
+  const auto [offer, handoff] = HoldSend(40);
   const uint64_t at = offer.blocks[1] * kTinyLayout.BytesPerBlock() + 500;
   decode_.memory[at] ^= std::byte{1};
   prefill_.transport.valve().Release();
@@ -271,9 +281,7 @@ TEST_P(Handoff, PD_05_IncompleteKvIsNeverCommitted) {
 
 TEST_P(Handoff, PD_05_CommitWithTooFewFirstTokensIsRefused) {
   const LeaseOffer offer = decode_.Reserve(16, 0, 2).value();
-  const auto handoff = prefill_.Begin(offer);
-  handoff->PushBlocks(16, Blocks({0}));
-  handoff->Commit(16, {{0, 1, false}});
+  const auto handoff = Send(offer, 16);
   const HandoffResult result = prefill_.WaitForResult();
   EXPECT_EQ(result.outcome, HandoffOutcome::kRefused);
   EXPECT_THAT(result.reason, HasSubstr("1 first tokens, the lease has 2 choices"));
@@ -282,9 +290,7 @@ TEST_P(Handoff, PD_05_CommitWithTooFewFirstTokensIsRefused) {
 
 TEST_P(Handoff, PD_06_OfferUsedTwiceRunsOnce) {
   const LeaseOffer offer = decode_.Reserve(16).value();
-  const auto first = prefill_.Begin(offer);
-  first->PushBlocks(16, Blocks({0}));
-  first->Commit(16, {{0, 1, false}});
+  const auto first = Send(offer, 16);
   EXPECT_EQ(prefill_.WaitForResult(1).outcome, HandoffOutcome::kCommitted);
   const auto committed = decode_.WaitForEnd();
   ASSERT_TRUE(committed.ok());
@@ -299,9 +305,7 @@ TEST_P(Handoff, PD_06_OfferUsedTwiceRunsOnce) {
 TEST_P(Handoff, PD_06_ForgedOfferIsRefused) {
   LeaseOffer offer = decode_.Reserve(16).value();
   ++offer.key.secret;
-  const auto handoff = prefill_.Begin(offer);
-  handoff->PushBlocks(16, Blocks({0}));
-  handoff->Commit(16, {{0, 1, false}});
+  const auto handoff = Send(offer, 16);
   EXPECT_EQ(prefill_.WaitForResult().outcome, HandoffOutcome::kRefused);
   EXPECT_EQ(decode_.receiver->open_leases(), 1u);
 }
@@ -310,9 +314,7 @@ TEST_P(Handoff, PD_06_ForgedOfferIsRefused) {
 TEST_P(Handoff, PD_06_OfferWithForeignBlocksNeverRuns) {
   LeaseOffer offer = decode_.Reserve(16).value();
   offer.blocks = {40};
-  const auto handoff = prefill_.Begin(offer);
-  handoff->PushBlocks(16, Blocks({0}));
-  handoff->Commit(16, {{0, 1, false}});
+  const auto handoff = Send(offer, 16);
   EXPECT_EQ(prefill_.WaitForResult().outcome, HandoffOutcome::kRefused);
   EXPECT_EQ(decode_.WaitForEnd().status().code(), absl::StatusCode::kDataLoss);
   if (GetParam()) {
@@ -332,11 +334,7 @@ TEST_P(Handoff, OfferBeyondTheTargetsPoolFailsWithoutHarm) {
 }
 
 TEST_P(Handoff, SessionErrorFencesOverTheControlConnectionAndTheNextHandoffWorks) {
-  prefill_.transport.valve().Hold();
-  const LeaseOffer offer = decode_.Reserve(16).value();
-  const auto handoff = prefill_.Begin(offer);
-  handoff->PushBlocks(16, Blocks({0}));
-  ASSERT_TRUE(prefill_.transport.valve().WaitForHeld(1));
+  const Transfer transfer = HoldPush(16, 16);
   prefill_.transport.valve().Fail(Unavailable("endpoint reset"));
   const HandoffResult failed = prefill_.WaitForResult(1);
   EXPECT_EQ(failed.outcome, HandoffOutcome::kFailed);
@@ -344,18 +342,12 @@ TEST_P(Handoff, SessionErrorFencesOverTheControlConnectionAndTheNextHandoffWorks
   EXPECT_EQ(decode_.WaitForEnd().status().code(), absl::StatusCode::kAborted);
   EXPECT_EQ(decode_.pool.counts().free, 64u);
 
-  const auto next = prefill_.Begin(decode_.Reserve(16).value());
-  next->PushBlocks(16, Blocks({0}));
-  next->Commit(16, {{0, 1, false}});
+  const auto next = Send(decode_.Reserve(16).value(), 16);
   EXPECT_EQ(prefill_.WaitForResult(2).outcome, HandoffOutcome::kCommitted);
 }
 
 TEST_P(Handoff, RelayedFenceFreesTheBlocks) {
-  prefill_.transport.valve().Hold();
-  const LeaseOffer offer = decode_.Reserve(16).value();
-  const auto handoff = prefill_.Begin(offer);
-  handoff->PushBlocks(16, Blocks({0}));
-  ASSERT_TRUE(prefill_.transport.valve().WaitForHeld(1));
+  const auto [offer, handoff] = HoldPush(16, 16);
   FenceMessage forged{offer.key, "relayed"};
   ++forged.key.secret;
   EXPECT_EQ(decode_.receiver->RelayFence(forged).code(), absl::StatusCode::kNotFound);
@@ -368,11 +360,7 @@ TEST_P(Handoff, RelayedFenceFreesTheBlocks) {
 }
 
 TEST_P(Handoff, PD_02_PrefillWorkerThatExitsGivesTheBlocksBack) {
-  prefill_.transport.valve().Hold();
-  const LeaseOffer offer = decode_.Reserve(40).value();
-  const auto handoff = prefill_.Begin(offer);
-  handoff->PushBlocks(32, Blocks({0, 1, 2}));
-  ASSERT_TRUE(prefill_.transport.valve().WaitForHeld(1));
+  const auto [offer, handoff] = HoldPush(40, 32);
   prefill_.sender.reset();
   const HandoffResult result = prefill_.WaitForResult();
   EXPECT_EQ(result.outcome, HandoffOutcome::kFailed);
@@ -383,11 +371,7 @@ TEST_P(Handoff, PD_02_PrefillWorkerThatExitsGivesTheBlocksBack) {
 }
 
 TEST_P(Handoff, PD_07_DecodeWorkerThatExitsEndsItsHandoffs) {
-  prefill_.transport.valve().Hold();
-  const LeaseOffer offer = decode_.Reserve(40).value();
-  const auto handoff = prefill_.Begin(offer);
-  handoff->PushBlocks(32, Blocks({0, 1, 2}));
-  ASSERT_TRUE(prefill_.transport.valve().WaitForHeld(1));
+  const Transfer transfer = HoldPush(40, 32);
   decode_.receiver.reset();
   const HandoffResult result = prefill_.WaitForResult();
   EXPECT_EQ(result.outcome, HandoffOutcome::kFailed);
@@ -402,16 +386,12 @@ TEST_P(Handoff, PD_07_OfferOfARestartedDecodeWorkerFailsAndANewOneWorks) {
   ReceiverOptions same_port;
   same_port.control_port = target.control_port;
   DecodeEnd restarted(network_, GetParam(), same_port);
-  const auto stale = prefill_.Begin(old);
-  stale->PushBlocks(16, Blocks({0}));
-  stale->Commit(16, {{0, 1, false}});
+  const auto stale = Send(old, 16);
   const HandoffResult result = prefill_.WaitForResult(1);
   EXPECT_EQ(result.outcome, HandoffOutcome::kFailed);
   EXPECT_THAT(result.reason, HasSubstr("restarted"));
 
-  const auto fresh = prefill_.Begin(restarted.Reserve(16).value());
-  fresh->PushBlocks(16, Blocks({0}));
-  fresh->Commit(16, {{0, 1, false}});
+  const auto fresh = Send(restarted.Reserve(16).value(), 16);
   EXPECT_EQ(prefill_.WaitForResult(2).outcome, HandoffOutcome::kCommitted);
 }
 

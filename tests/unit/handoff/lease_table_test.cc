@@ -60,8 +60,17 @@ class LeaseTableTest : public ::testing::Test {
   void RunEnds() {
     for (const auto& end : table_->TakeEnds()) end();
   }
+  // The status of one that is for nobody.
+  absl::Status TryReserve(uint32_t prompt_tokens, uint32_t prompt_blocks, uint32_t choices) {
+    return table_->Reserve(prompt_tokens, prompt_blocks, choices, [](absl::StatusOr<CommittedHandoff>) {}).status();
+  }
+  static WriteStamp StampOf(const Lease& lease) { return {lease.key.lease, lease.key.generation}; }
+  // A copy into one of the prompt's blocks that has begun and not ended.
+  bool Copies(const Lease& lease, size_t block) {
+    return table_->Admit(StampOf(lease), lease.prompt_blocks[block] * kBlockBytes, kBlockBytes);
+  }
   bool Admit(const Lease& lease, BlockId first, uint64_t blocks = 1) {
-    const WriteStamp stamp{lease.key.lease, lease.key.generation};
+    const WriteStamp stamp = StampOf(lease);
     const bool admitted = table_->Admit(stamp, first * kBlockBytes, blocks * kBlockBytes);
     if (admitted) table_->Written(stamp);
     return admitted;
@@ -360,7 +369,7 @@ TEST_F(LeaseTableTest, GateAdmitsOnlyTheLeasedPromptBlocks) {
   EXPECT_TRUE(Admit(lease, first, 3));
   EXPECT_FALSE(Admit(lease, first, 4)) << "the growth block is not the writer's";
   EXPECT_FALSE(Admit(lease, first + 3));
-  const WriteStamp stamp{lease.key.lease, lease.key.generation};
+  const WriteStamp stamp = StampOf(lease);
   EXPECT_FALSE(table_->Admit(stamp, first * kBlockBytes, 0));
   EXPECT_FALSE(table_->Admit(stamp, UINT64_MAX, kBlockBytes));
   EXPECT_FALSE(table_->Admit(stamp, first * kBlockBytes, UINT64_MAX));
@@ -390,40 +399,37 @@ TEST_F(LeaseTableTest, PD_03_GateRefusesWritesOfACancelledLease) {
 
 TEST_F(LeaseTableTest, BlocksStayTakenUntilAnAdmittedCopyEnds) {
   const Lease lease = Attached();
-  const WriteStamp stamp{lease.key.lease, lease.key.generation};
-  ASSERT_TRUE(table_->Admit(stamp, lease.prompt_blocks[0] * kBlockBytes, kBlockBytes));
-  ASSERT_TRUE(table_->Admit(stamp, lease.prompt_blocks[1] * kBlockBytes, kBlockBytes));
+  ASSERT_TRUE(Copies(lease, 0) && Copies(lease, 1));
   table_->OnPeerEvent(kWriter, PeerEvent::kGone);
   EXPECT_EQ(pool_.counts().leased, 4u);
-  table_->Written(stamp);
+  table_->Written(StampOf(lease));
   EXPECT_EQ(pool_.counts().leased, 4u);
-  table_->Written(stamp);
+  table_->Written(StampOf(lease));
   EXPECT_EQ(pool_.counts().free, 32u);
 }
 
 TEST_F(LeaseTableTest, CommitDuringACopyIsRefused) {
   const Lease lease = Attached();
-  const WriteStamp stamp{lease.key.lease, lease.key.generation};
-  ASSERT_TRUE(table_->Admit(stamp, lease.prompt_blocks[0] * kBlockBytes, kBlockBytes));
+  ASSERT_TRUE(Copies(lease, 0));
   EXPECT_EQ(Commit(kWriter, lease.key).answer, LeaseAnswer::kRefused);
   EXPECT_EQ(pool_.counts().leased, 4u);
-  table_->Written(stamp);
+  table_->Written(StampOf(lease));
   EXPECT_EQ(pool_.counts().free, 32u);
   EXPECT_EQ(End(), absl::StatusCode::kFailedPrecondition);
 }
 
 TEST_F(LeaseTableTest, LeasedShareIsCappedWithTheNumbers) {
   for (int i = 0; i < 4; ++i) Reserve();
-  const auto refused = table_->Reserve(1, 1, 1, [](absl::StatusOr<CommittedHandoff>) {});
-  EXPECT_EQ(refused.status().code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(StatusMessage(refused.status()), HasSubstr("needs 2 KV blocks, 16 of the 16"));
+  const absl::Status refused = TryReserve(1, 1, 1);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(StatusMessage(refused), HasSubstr("needs 2 KV blocks, 16 of the 16"));
   EXPECT_EQ(pool_.counts().leased, 16u);
 }
 
 TEST_F(LeaseTableTest, ALeaseLargerThanTheShareIsRefusedForGood) {
-  const auto refused = table_->Reserve(256, 16, 1, [](absl::StatusOr<CommittedHandoff>) {});
-  EXPECT_EQ(refused.status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(StatusMessage(refused.status()), HasSubstr("needs 17 KV blocks, 16 may be leased at most"));
+  const absl::Status refused = TryReserve(256, 16, 1);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(StatusMessage(refused), HasSubstr("needs 17 KV blocks, 16 may be leased at most"));
   EXPECT_EQ(table_->open_leases(), 0u);
 }
 
@@ -437,8 +443,8 @@ TEST_F(LeaseTableTest, CommittedBlocksNoLongerCountAsLeased) {
 
 TEST_F(LeaseTableTest, FullPoolRefusesAndKeepsNothing) {
   auto owned = pool_.Allocate(30).value();
-  const auto refused = table_->Reserve(40, 3, 1, [](absl::StatusOr<CommittedHandoff>) {});
-  EXPECT_EQ(refused.status().code(), absl::StatusCode::kResourceExhausted);
+  const absl::Status refused = TryReserve(40, 3, 1);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(table_->open_leases(), 0u);
   EXPECT_EQ(pool_.counts().leased, 0u);
 }
@@ -449,8 +455,8 @@ TEST_F(LeaseTableTest, QuarantineBeyondItsShareAsksForARestart) {
   table_->OnPeerEvent(kWriter, PeerEvent::kSuspect);
   EXPECT_EQ(pool_.counts().quarantined, 12u);
   EXPECT_TRUE(table_->must_restart());
-  const auto refused = table_->Reserve(1, 1, 1, [](absl::StatusOr<CommittedHandoff>) {});
-  EXPECT_EQ(refused.status().code(), absl::StatusCode::kUnavailable);
+  const absl::Status refused = TryReserve(1, 1, 1);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(Fence(std::nullopt, leases[0].key).answer, LeaseAnswer::kDiscarded);
   EXPECT_FALSE(table_->must_restart());
 }

@@ -10,6 +10,18 @@ namespace {
 
 using ::testing::HasSubstr;
 
+// Of a writer on this host that fits.
+ControlHello HelloTo(const TargetDescriptor& target) {
+  ControlHello hello;
+  hello.incarnation = Incarnation{RandomU64()};
+  hello.layout_hash = target.layout_hash;
+  hello.numerics_hash = target.numerics_hash;
+  hello.secret = target.secret;
+  hello.name = "writer";
+  hello.host_id = LocalHostId();
+  return hello;
+}
+
 // A prefill worker's control connection by hand: attaches, then does nothing, no heartbeat either.
 class SilentWriter {
  public:
@@ -21,14 +33,7 @@ class SilentWriter {
                                   .value());
         }()) {
     const TargetDescriptor target = DecodeTargetDescriptor(offer.target).value();
-    ControlHello hello;
-    hello.incarnation = Incarnation{RandomU64()};
-    hello.layout_hash = target.layout_hash;
-    hello.numerics_hash = target.numerics_hash;
-    hello.secret = target.secret;
-    hello.name = "silent";
-    hello.host_id = LocalHostId();
-    socket_.Queue(EncodeFrame(FrameType::kHello, EncodeHello(hello)));
+    socket_.Queue(EncodeFrame(FrameType::kHello, EncodeHello(HelloTo(target))));
     socket_.Queue(EncodeFrame(FrameType::kAttach, EncodeAttach(1, {offer.key})));
     EXPECT_EQ(socket_.Write(), SocketState::kOpen);
   }
@@ -99,12 +104,7 @@ TEST(Receiver, PD_06_DuplicateCommitOnAnotherConnectionGetsTheSameAnswer) {
   DecodeEnd decode(std::make_shared<LocalNetwork>());
   const LeaseOffer offer = decode.Reserve(20).value();
   const TargetDescriptor target = DecodeTargetDescriptor(offer.target).value();
-  ControlHello hello;
-  hello.incarnation = Incarnation{RandomU64()};
-  hello.layout_hash = target.layout_hash;
-  hello.numerics_hash = target.numerics_hash;
-  hello.secret = target.secret;
-  hello.host_id = LocalHostId();
+  const ControlHello hello = HelloTo(target);
   const auto connect = [&] {
     return ControlClient::Connect(target.control_host, target.control_port, hello, target.incarnation, {},
                                   [](PeerEvent) {})
