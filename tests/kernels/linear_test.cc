@@ -57,7 +57,7 @@ TEST(Linear, EqualsTheReferenceBitForBitOnEveryTargetAndFormat) {
        {Problem{1, 256, 16}, Problem{1, 900, 150}, Problem{1, 3, 1}, Problem{2, 300, 272}, Problem{3, 257, 33},
         Problem{5, 64, 40}, Problem{6, 48, 17}, Problem{7, 520, 50}, Problem{12, 255, 31, false}, Problem{13, 513, 49},
         Problem{16, 300, 65}, Problem{24, 257, 49}, Problem{25, 64, 40}, Problem{29, 96, 80},
-        Problem{70, 300, 130, false}}) {
+        Problem{70, 300, 130, false}, Problem{99, 40, 33}, Problem{193, 40, 33}, Problem{209, 300, 20}}) {
     for (const DType dtype : kFormats) {
       SCOPED_TRACE(std::to_string(problem.rows) + " rows, " + std::to_string(problem.inputs) + " inputs, " +
                    std::to_string(problem.outputs) + " outputs, " + std::string(DTypeName(dtype)));
@@ -82,7 +82,7 @@ TEST(Linear, ARowOfManyEqualsTheRowAloneForAnyThreadCount) {
     const std::vector<float> together = problem.Run(packed, one, 0, problem.rows);
     for (const int threads : {1, 2, 3}) {
       ThreadPool pool(threads);
-      for (const int64_t count : {1, 2, 4, 11, 12, 13, 16, 24, 25}) {
+      for (const int64_t count : {1, 2, 4, 11, 12, 13, 16, 17, 24, 25}) {
         for (int64_t row = 0; row + count <= problem.rows; row += count) {
           const std::vector<float> alone = problem.Run(packed, pool, row, count);
           ExpectSameBits(alone.data(), together.data() + row * problem.outputs, alone.size());
