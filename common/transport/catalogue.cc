@@ -3,6 +3,7 @@
 #include "common/base/status.h"
 #include "common/transport/local/local_transport.h"
 #ifdef BATON_WITH_UCX
+#include "common/transport/ucx/ucx_segments.h"
 #include "common/transport/ucx/ucx_transport.h"
 #endif
 #ifdef BATON_WITH_NCCL
@@ -15,6 +16,7 @@ namespace {
 struct Entry {
   const char* name;
   absl::StatusOr<std::unique_ptr<KvTransport>> (*make)(const TransportOptions& options);  // null: not in this build
+  void (*remove_leftovers)() = nullptr;                                                   // null: there are none
 };
 
 constexpr Entry kTransports[] = {
@@ -24,7 +26,7 @@ constexpr Entry kTransports[] = {
        return MakeLocalTransport(std::move(network), options.message_puts);
      }},
 #ifdef BATON_WITH_UCX
-    {"ucx", MakeUcxTransport},
+    {"ucx", MakeUcxTransport, RemoveOwnUcxSegments},
 #else
     {"ucx", nullptr},
 #endif
@@ -41,6 +43,12 @@ std::vector<std::string> TransportNames() {
   std::vector<std::string> names;
   for (const Entry& entry : kTransports) names.emplace_back(entry.name);
   return names;
+}
+
+void RemoveTransportLeftovers() {
+  for (const Entry& entry : kTransports) {
+    if (entry.remove_leftovers != nullptr) entry.remove_leftovers();
+  }
 }
 
 absl::StatusOr<std::unique_ptr<KvTransport>> MakeTransport(const TransportOptions& options) {

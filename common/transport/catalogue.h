@@ -34,6 +34,10 @@ std::vector<std::string> TransportNames();
 // INVALID_ARGUMENT with the known names for an unknown one, FAILED_PRECONDITION for one that this build is without.
 absl::StatusOr<std::unique_ptr<KvTransport>> MakeTransport(const TransportOptions& options);
 
+// What the transports of this process would leave behind on its machine if it ended now without their destructors. Any
+// thread, also while one of them works.
+void RemoveTransportLeftovers();
+
 // Bytes a second of puts to the transport's own pool through a session to itself. Writes zeros: call it after
 // AllocatePool and before the pool holds anything.
 absl::StatusOr<double> ProbeBandwidth(KvTransport& transport, uint64_t pool_bytes);

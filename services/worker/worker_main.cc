@@ -16,6 +16,7 @@
 #include "common/rpc/server.h"
 #include "common/rpc/signals.h"
 #include "common/telemetry/process_metrics.h"
+#include "common/transport/catalogue.h"
 #include "services/worker/worker_service.h"
 
 namespace baton {
@@ -88,7 +89,10 @@ class StopSignal {
   StopSignal() {
     std::thread([state = state_] {
       state->signal = WaitForStopSignal();
-      if (state->loading) std::_Exit(128 + state->signal);
+      if (state->loading) {
+        RemoveTransportLeftovers();
+        std::_Exit(128 + state->signal);
+      }
       state->stopped.Notify();
     }).detach();
   }
@@ -131,10 +135,9 @@ int RunWorker(const WorkerProgram& program, int argc, char** argv) {
                                {"role", program.role == internal::v1::ROLE_PREFILL ? "prefill" : "decode"}});
   AddProcessMetrics(metrics, kVersion);
   WorkerMetrics worker_metrics(metrics);
-  const auto spans = OtlpExporter::Start({.collector = config.collector,
-                                          .service = program.name,
-                                          .instance = absl::StrFormat("%016x", incarnation.value)},
-                                         SpanMetrics(metrics), &log);
+  const auto spans = OtlpExporter::Start(
+      {.collector = config.collector, .service = program.name, .instance = absl::StrFormat("%016x", incarnation.value)},
+      SpanMetrics(metrics), &log);
   if (!spans.ok()) return Fail(log, spans.status());
   const auto role = program.make_role(config, log, metrics, worker_metrics);
   const internal::v1::Identity identity = LoadingIdentity(program, config, incarnation);

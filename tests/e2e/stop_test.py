@@ -1,10 +1,12 @@
 """Processes that are told to stop while work is under way: they end cleanly and answer everybody."""
 
+import contextlib
+import os
 import signal
 import unittest
 
-from harness import (DEMO, PATIENCE, Cluster, decode_pb2, decode_pb2_grpc, grpc, prefill_pb2, prefill_pb2_grpc,
-                     wait_for_stage)
+from harness import (DEMO, GOLDEN, PATIENCE, Cluster, Process, decode_pb2, decode_pb2_grpc, grpc, prefill_pb2, prefill_pb2_grpc,
+                     wait_for_stage, wait_until)
 from internal_calls import reserve, start_prefill
 
 PROMPT = [10 + i * 7 % 900 for i in range(1900)]  # one token a chunk: a thousand steps and more
@@ -38,6 +40,43 @@ class Stop(unittest.TestCase):
     def test_router_with_requests_in_every_stage(self):
         self.assert_stops(lambda c: c.router, lambda c: c.decode[0].metrics()["baton_requests_running"] > 0,
                           PROMPT[:20])
+
+
+class Loading(unittest.TestCase):
+    """A worker that ends while its pool is being allocated: UCX's segment has a name until all its pages were written."""
+
+    def start(self, kv_gib):
+        return Process("baton-decode", "--model", os.path.join(GOLDEN, "qwen2"), "--kv_gib", str(kv_gib), "--threads", "1",
+                       "--bandwidth_probe=false", "--engine_probe=false")
+
+    def end_while_allocating(self, number):
+        """The exit status after a signal, and the name that the segment had."""
+        def named_segment():
+            for descriptor in os.listdir(descriptors):
+                with contextlib.suppress(OSError):
+                    path = os.readlink(os.path.join(descriptors, descriptor))
+                    # The pool's, not one of UCX's own queues.
+                    if path.startswith("/dev/shm/ucx_shm_posix_") and os.path.exists(path) and os.stat(path).st_size > 2**22:
+                        return path
+            return None
+        worker = self.start(0.5)
+        self.addCleanup(worker.popen.kill)
+        descriptors = f"/proc/{worker.popen.pid}/fd"
+        segment = wait_until(named_segment, "the pool is being allocated", every=0)
+        worker.popen.send_signal(number)
+        return worker.popen.wait(PATIENCE), segment
+
+    def test_told_to_stop_it_leaves_no_segment(self):
+        status, segment = self.end_while_allocating(signal.SIGTERM)
+        self.assertEqual(status, 128 + signal.SIGTERM)
+        self.assertFalse(os.path.exists(segment))
+
+    def test_what_a_killed_one_left_is_removed_by_the_next(self):
+        _, segment = self.end_while_allocating(signal.SIGKILL)
+        following = self.start(0.02)
+        following.wait_log("ready")
+        self.assertFalse(os.path.exists(segment))
+        self.assertEqual(following.stop(), 0)
 
 
 class Refused(unittest.TestCase):

@@ -6,12 +6,14 @@
 #include "absl/synchronization/notification.h"
 #include "common/base/hash.h"
 #include "common/base/status.h"
+#include "common/telemetry/log.h"
 #include "common/transport/put_runs.h"
 #include "common/transport/ucx/ucx_config.h"
 #include "common/transport/ucx/ucx_descriptor.h"
 #include "common/transport/ucx/ucx_engine.h"
 #include "common/transport/ucx/ucx_inbound.h"
 #include "common/transport/ucx/ucx_outbound.h"
+#include "common/transport/ucx/ucx_segments.h"
 #include "common/transport/ucx/ucx_status.h"
 
 namespace baton {
@@ -136,6 +138,11 @@ class UcxTransport final : public KvTransport {
   absl::StatusOr<std::span<std::byte>> AllocatePool(uint64_t bytes) override {
     if (pool_bytes_ > 0) return FailedPrecondition("the pool of %d bytes exists", pool_bytes_);
     if (bytes == 0) return InvalidArgument("a pool of 0 bytes");
+    if (const uint32_t removed = RemoveAbandonedUcxSegments(); removed > 0) {
+      Logger("ucx", LogLevel::kWarning)
+          .Write(LogLevel::kWarning, "removed shared memory that killed processes had left behind",
+                 {{"segments", removed}});
+    }
     absl::Status status;
     engine_->Call([&] {
       status = MapPool(bytes, nullptr);
