@@ -10,7 +10,7 @@
 namespace baton {
 
 // KV only: kI8, whole numbers whose scales lie apart; kF8, E4M3 (Micikevicius et al. 2022, "FP8 formats for deep
-// learning"), which is finite: what is beyond 448 becomes 448.
+// learning"), which is finite: what is beyond 448 becomes 448, NaN stays one.
 enum class DType : uint8_t { kF32, kF16, kBF16, kQ8_0, kQ4_0, kQ4_1, kQ4_K, kQ5_K, kQ6_K, kI8, kF8 };
 
 // "f32", "bf16", "q4_k", ...

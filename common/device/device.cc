@@ -53,7 +53,13 @@ absl::StatusOr<int> Current() {
 absl::Status ToStatus(int error, std::string_view what) {
   const auto cuda_error = static_cast<cudaError_t>(error);
   if (cuda_error == cudaSuccess) return absl::OkStatus();
-  if (cuda_error == cudaErrorMemoryAllocation) return ResourceExhausted("%s: out of memory of the CUDA device", what);
+  if (cuda_error == cudaErrorMemoryAllocation) {
+    size_t free_bytes = 0, total_bytes = 0;
+    (void)cudaMemGetInfo(&free_bytes, &total_bytes);
+    cudaGetLastError();  // not an error of what comes next
+    return ResourceExhausted("%s: out of memory of the CUDA device; %d of %d bytes are free", what, free_bytes,
+                             total_bytes);
+  }
   return Internal("%s: %s, CUDA error %d", what, cudaGetErrorName(cuda_error), error);
 }
 

@@ -59,7 +59,7 @@ struct ComputeModel {
   std::string device;          // "cpu", or the name of the device
   std::string weights_format;  // of the matrices in memory, "bf16"
   uint64_t weights_bytes = 0;
-  uint64_t activation_bytes = 0;  // what the largest step works in, taken at once
+  uint64_t activation_bytes = 0;  // what the largest step works in, taken at once; where it was measured, graphs too
 };
 
 // Also those that this build is without.

@@ -39,7 +39,8 @@
 namespace baton {
 
 // Whether the engine stores keys and values as `kv`: the weights' own format or, beside f16 and bf16, fp8. That halves
-// the pool and what attention reads, and costs exactness; keys and values beyond +-448 are clipped.
+// the pool and what attention reads, and costs exactness: there are no scales, keys and values beyond +-448 are
+// clipped.
 bool CudaStoresKv(DType kv, DType weights);
 
 // How it stores a model's keys and values.

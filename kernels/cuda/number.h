@@ -54,12 +54,15 @@ __device__ __forceinline__ float ToFloat(F16 value) {
 #endif
 }
 
-// An f16 with the same fraction and an exponent whose bias is 8 less.
+// An f16 with the same fraction and an exponent whose bias is 8 less. The largest code is not a number.
 __device__ __forceinline__ float ToFloat(F8 value) {
-  return ToFloat(F16{static_cast<uint16_t>((value.bits & 0x80) << 8 | (value.bits & 0x7f) << 7)}) * 256.0f;
+  const int size = value.bits & 0x7f;
+  return ToFloat(F16{static_cast<uint16_t>((value.bits & 0x80) << 8 | (size == 0x7f ? 0x7fff : size << 7))}) * 256.0f;
 }
-// By integers, so that every architecture gives the same bits.
+// By integers, so that every architecture gives the same bits. Beyond 448, infinities too: 448. NaN stays one, so that
+// a broken computation shows in the logits of whoever reads it.
 __device__ __forceinline__ F8 ToF8(float value) {
+  if (value != value) return {0x7f};
   const float size = fminf(fabsf(value), 448.0f);
   constexpr float kSmallestNormal = 0x1p-6f;
   uint32_t bits;

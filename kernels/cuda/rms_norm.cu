@@ -15,7 +15,7 @@ constexpr int kHeld =
 
 // A block is one row.
 template <typename T, typename Delta>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 2)
     AddRmsNormKernel(float* __restrict__ hidden, const Delta* __restrict__ delta, int parts,
                      const float* __restrict__ bias, const float* __restrict__ weight, float eps, int64_t width,
                      T* __restrict__ y) {

@@ -51,7 +51,8 @@ void WorkerConfig::AddTo(Flags& flags) {
                   "How matrices are kept in memory; engine cuda takes auto, f32, bf16 and f16.");
   flags.AddChoice("kv_dtype", &compute.kv_dtype, {"auto", "f32", "bf16", "f16", "int8", "fp8"},
                   "KV cache format; auto: the weights' own 16-bit format, f32 for f32 files, f16 for quantised ones. "
-                  "Engine cpu takes no fp8; engine cuda takes the weights' own and, of 16-bit ones, fp8.");
+                  "Engine cpu takes no fp8; engine cuda takes the weights' own and, of 16-bit ones, fp8, without "
+                  "scales: beyond 448 clipped.");
   flags.Add("threads", &threads, "Threads of the CPU engine; 0: one for each core this process may use.", 0, 1024);
   flags.Add("tensor_parallel", &tensor_parallel,
             "Engine cuda: devices that compute together, each with its share of weights and KV.", 1, 64);

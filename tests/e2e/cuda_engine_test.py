@@ -145,7 +145,7 @@ class AtStart(unittest.TestCase):
         return self.failure(os.path.join(STAND_IN, "baton-decode"), "--engine=cuda", *flags, env=env)
 
     def test_the_pool_is_what_weights_and_activations_leave(self):
-        with decode_alone("--kv_gib=0", "--gpu_memory_utilization=0.5", engine_probe=True) as cluster:
+        with decode_alone("--kv_gib=0", "--gpu_memory_utilization=0.5", "--max_step_tokens=64", engine_probe=True) as cluster:
             loaded = cluster.decode[0].wait_log("model loaded")
             self.assertEqual(loaded["engine"], "cuda")
             budget = 0.5 * 2**30 - loaded["activation_bytes"] - loaded["weights_bytes"]  # of a device of 1 GiB

@@ -36,9 +36,11 @@ struct CUevent_st {
 };
 struct CUgraph_st {
   std::vector<Operation> operations;
+  int device = 0;
 };
 struct CUgraphExec_st {
   std::vector<Operation> operations;
+  int device = 0;
 };
 struct CUstream_st {
   int device = 0;
@@ -53,6 +55,8 @@ constexpr int kMaxDevices = 8;
 struct Device {
   CUstream_st default_stream;
   size_t total = size_t{1} << 30;
+  size_t taken = 0;                      // by graphs and kernels
+  std::set<const void*> loaded;          // kernels that have run
   std::optional<uint64_t> kernels_left;  // before one that fails
   std::string error;
 };
@@ -62,6 +66,11 @@ struct Allocation {
   int device = 0;
 };
 using Allocations = std::map<const std::byte*, Allocation>;
+
+// What a device's memory has beside allocations, so that who forgets it runs out: graphs, by their nodes, and kernels,
+// from when they are first used.
+constexpr size_t kNodeBytes = size_t{4} << 10;
+constexpr size_t kKernelBytes = size_t{64} << 10;
 
 constexpr size_t kSharedBytes = size_t{48} << 10;
 constexpr int kMostSharedBytes = 227 << 10;
@@ -183,11 +192,19 @@ bool IsPinnedOrDevice(const void* pointer) {
 }
 
 size_t FreeBytes(int device) {
-  size_t free = TheMachine().devices[device].total;
+  const Device& of = TheMachine().devices[device];
+  size_t taken = of.taken;
   for (const auto& [start, allocation] : TheMachine().device_memory) {
-    if (allocation.device == device) free -= allocation.bytes;
+    if (allocation.device == device) taken += allocation.bytes;
   }
-  return free;
+  return of.total - std::min(of.total, taken);
+}
+
+// Memory that is no allocation.
+cudaError_t Take(int device, size_t bytes) {
+  if (bytes > FreeBytes(device)) return Remember(cudaErrorMemoryAllocation);
+  TheMachine().devices[device].taken += bytes;
+  return cudaSuccess;
 }
 
 cudaError_t Allocate(Allocations& memory, void** pointer, size_t bytes, bool of_device) {
@@ -389,7 +406,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   Lock lock(TheMachine().mutex);
   if (stream == nullptr || stream->capture != nullptr) return Remember(cudaErrorStreamCaptureUnsupported);
-  stream->capture = new CUgraph_st;
+  stream->capture = new CUgraph_st{.device = stream->device};
   ++TheMachine().captures;
   return cudaSuccess;
 }
@@ -462,7 +479,11 @@ cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute
 }
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long) {
-  *executable = new CUgraphExec_st{graph->operations};
+  Lock lock(TheMachine().mutex);
+  if (const cudaError_t error = Take(graph->device, kNodeBytes * graph->operations.size()); error != cudaSuccess) {
+    return error;
+  }
+  *executable = new CUgraphExec_st{graph->operations, graph->device};
   return cudaSuccess;
 }
 
@@ -479,6 +500,8 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
 }
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
+  Lock lock(TheMachine().mutex);
+  TheMachine().devices[executable->device].taken -= kNodeBytes * executable->operations.size();
   delete executable;
   return cudaSuccess;
 }
@@ -504,6 +527,10 @@ cudaError_t LaunchKernel(const void* kernel, dim3 grid, dim3 block, size_t share
     return Remember(cudaErrorInvalidValue);
   }
   if (const cudaError_t error = CheckLaunch(stream, words); error != cudaSuccess) return error;
+  if (!CurrentDevice().loaded.contains(kernel)) {
+    if (const cudaError_t error = Take(current_device, kKernelBytes); error != cudaSuccess) return error;
+    CurrentDevice().loaded.insert(kernel);
+  }
   BlockRunner::Launch launch{
       {grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, shared_bytes, std::move(body), TheMachine().order_seed};
   return Add(stream, {.run = [launch = std::move(launch), &device = TheMachine().devices[OrDefault(stream)->device]] {

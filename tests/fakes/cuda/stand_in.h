@@ -27,7 +27,8 @@ uint64_t GraphsLaunched();
 // Bytes of device and pinned memory that are allocated.
 uint64_t AllocatedBytes();
 
-// cudaMemGetInfo's total of every device; more cannot be allocated. 1 GiB at first.
+// cudaMemGetInfo's total of every device; more cannot be allocated. 1 GiB at first. Graphs take some of it, and kernels
+// from when they are first used.
 void SetDeviceBytes(uint64_t bytes);
 
 }  // namespace baton::stand_in

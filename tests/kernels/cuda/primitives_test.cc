@@ -125,7 +125,7 @@ TEST_F(Primitives, Fp8RoundsToTheNearestCodeAndToTheEvenOneInTheMiddle) {
       expected.insert(expected.end(), {nearest, -nearest});
     }
   }
-  for (const float beyond : {460.0f, 1e6f, -1e30f}) {
+  for (const float beyond : {460.0f, 1e6f, -1e30f, INFINITY, -INFINITY}) {
     from.push_back(beyond);
     expected.push_back(beyond < 0 ? -448.0f : 448.0f);
   }
@@ -138,6 +138,16 @@ TEST_F(Primitives, Fp8RoundsToTheNearestCodeAndToTheEvenOneInTheMiddle) {
     EXPECT_EQ(values[i], expected[i]) << from[i];
     EXPECT_EQ(ValueOfF8(codes[i]), expected[i]) << from[i];
   }
+}
+
+TEST_F(Primitives, Fp8KeepsWhatIsNotANumber) {
+  const std::vector<float> from = {NAN, -NAN, 1.0f};
+  uint8_t* to = NewDevice<uint8_t>(from.size());
+  float* back = NewDevice<float>(from.size());
+  Expect(cuda::ConvertF8(ToDevice(from), static_cast<int>(from.size()), to, back, stream()));
+  const std::vector<float> values = ToHost(back, from.size());
+  EXPECT_TRUE(std::isnan(values[0]) && std::isnan(values[1]));
+  EXPECT_EQ(values[2], 1.0f);
 }
 
 }  // namespace

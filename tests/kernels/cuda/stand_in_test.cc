@@ -327,11 +327,12 @@ TEST_F(StandIn, AllocatingOrWaitingWhileRecordingFails) {
 }
 
 TEST_F(StandIn, MemoryThatIsNotThereIsRefusedWithNumbers) {
-  stand_in::SetDeviceBytes(1000);
-  const auto memory = device::Memory::Allocate(device::MemoryKind::kDevice, 1001);
+  stand_in::SetDeviceBytes(uint64_t{64} << 20);
+  const auto memory = device::Memory::Allocate(device::MemoryKind::kDevice, (uint64_t{64} << 20) + 1);
   stand_in::SetDeviceBytes(uint64_t{1} << 30);
   ASSERT_EQ(memory.status().code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(StatusMessage(memory.status()), HasSubstr("no 1001 bytes of device memory; 1000 of 1000 are free"));
+  EXPECT_THAT(StatusMessage(memory.status()),
+              testing::MatchesRegex("no 67108865 bytes of device memory; [0-9]+ of 67108864 are free"));
 }
 
 TEST_F(StandIn, EveryThreadOfTheHostMayLaunch) {
@@ -401,8 +402,8 @@ TEST_F(StandInDevices, AKernelGoesToTheThreadsDeviceAndItsMemory) {
 }
 
 TEST_F(StandInDevices, MemoryOfOneDoesNotCountAsTheOthers) {
-  stand_in::SetDeviceBytes(1000);
-  const auto allocate = [] { return device::Memory::Allocate(device::MemoryKind::kDevice, 900); };
+  stand_in::SetDeviceBytes(uint64_t{100} << 20);
+  const auto allocate = [] { return device::Memory::Allocate(device::MemoryKind::kDevice, uint64_t{60} << 20); };
   const auto first = allocate();
   EXPECT_TRUE(first.ok());
   EXPECT_FALSE(allocate().ok());

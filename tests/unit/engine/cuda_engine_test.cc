@@ -9,6 +9,7 @@
 
 #include "common/device/device.h"
 #include "common/engine/cuda_runner.h"
+#include "common/engine/cuda_status.h"
 #include "common/transport/local/local_transport.h"
 #include "tests/fakes/cuda/stand_in.h"
 #include "tests/fakes/random_model.h"
@@ -41,6 +42,7 @@ class CudaEngine : public testing::Test {
     options.engine = "cuda";
     options.max_model_len = model_->config.max_length;
     options.max_batch = 4;
+    options.max_step_tokens = 100;
     options.probe = false;
     return options;
   }
@@ -67,7 +69,8 @@ TEST_F(CudaEngine, ARunnerTakesTheMemoryThatWasCounted) {
       const model::ModelConfig& config = model_->config;
       const KvLayout layout{
           .dtype = DType::kBF16, .layers = config.layers, .kv_heads = config.kv_heads, .head_dim = config.head_dim};
-      const CudaRunnerOptions options{.max_step_tokens = 40, .max_batch = 6, .deterministic = deterministic};
+      const CudaRunnerOptions options{
+          .max_step_tokens = 40, .max_batch = 6, .graphs = false, .deterministic = deterministic};
       const auto pool = CudaPool::Create(layout, 8, devices);
       ASSERT_TRUE(pool.ok());
       const uint64_t before = device::Open(0)->free_bytes;
@@ -92,6 +95,42 @@ TEST_F(CudaEngine, ThePoolIsWhatIsLeftOfTheDevicesShare) {
     EXPECT_GT(taken, share * kDeviceBytes - 2.0 * loaded->layout.BytesPerBlock());
     EXPECT_EQ(loaded->layout.key_order, KeyOrder::kBySlot);
   }
+}
+
+// Nothing of the device is left for what would come later: graphs, and what the first steps of their kind load.
+TEST_F(CudaEngine, AllOfADeviceIsEnoughForEveryStep) {
+  stand_in::SetDeviceBytes(uint64_t{128} << 20);
+  ComputeOptions options = Options();
+  options.gpu_memory_utilization = 1;
+  for (const bool graphs : {true, false}) {
+    options.cuda_graphs = graphs;
+    const auto transport = MakeLocalTransport(std::make_shared<LocalNetwork>(), false);
+    const auto loaded = LoadOnCuda(model_, options, *transport, nullptr);
+    ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+    EXPECT_LT(device::Open(0)->free_bytes, 3 * loaded->layout.BytesPerBlock());
+    std::vector<TokenId> prompt(100);
+    std::iota(prompt.begin(), prompt.end(), 1);
+    const std::vector<BlockId> blocks = {3, 1, 5, 0, 2, 4, 6};
+    const std::span<const TokenId> tokens(prompt);
+    std::span<float> logits;
+    for (StepSequence sequence : {StepSequence{.tokens = tokens.first(99), .blocks = blocks},
+                                  StepSequence{.tokens = tokens.last(1), .position = 99, .blocks = blocks}}) {
+      sequence.wants_logits = true;
+      const absl::Status ran = loaded->runner->Step({&sequence, 1}, {&logits, 1});
+      EXPECT_TRUE(ran.ok()) << ran.message();
+    }
+  }
+}
+
+TEST_F(CudaEngine, OutOfMemoryOfTheDeviceHasTheNumbers) {
+  stand_in::SetDeviceBytes(1000);
+  constexpr int kMemoryAllocation = 2;  // a cudaError_t
+  const absl::Status none = device::ToStatus(kMemoryAllocation, "recording a graph");
+  EXPECT_TRUE(absl::IsResourceExhausted(none));
+  EXPECT_THAT(std::string(none.message()), AllOf(HasSubstr("recording a graph: out of memory of the CUDA device; "),
+                                                 HasSubstr(" of 1000 bytes are free")));
+  const absl::Status product = Enqueued(static_cast<cuda::Error>(cuda::kGemmError + 3), "enqueueing a matrix product");
+  EXPECT_TRUE(absl::IsResourceExhausted(product));
 }
 
 TEST_F(CudaEngine, MemoryThatOthersTookIsNotPromised) {
