@@ -82,9 +82,11 @@ void AddFlags(CLI::App& command, const Bench& bench, BenchFlags& flags) {
   command.add_option("--threads", options.threads, "Threads of an engine; 0: one per core")
       ->check(WholeNumberCheck(0, 1024))
       ->capture_default_str();
-  command.add_option("--repetitions", options.repetitions, "Measured rounds after the warm-up")
-      ->check(WholeNumberCheck(1, 1000))
-      ->capture_default_str();
+  if (bench.name != "load") {  // one run at each rate
+    command.add_option("--repetitions", options.repetitions, "Measured rounds after the warm-up")
+        ->check(WholeNumberCheck(1, 1000))
+        ->capture_default_str();
+  }
   command.add_option("--seed", options.seed, "Of drawn prompts, lengths and arrivals")
       ->check(WholeNumberCheck<uint64_t>())
       ->capture_default_str();

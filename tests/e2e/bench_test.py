@@ -15,7 +15,8 @@ def bench(name, *flags, status=0, svg=None):
     """The report of a run that must end with `status`, and its pictures as an XML tree."""
     with tempfile.TemporaryDirectory() as folder:
         files = [os.path.join(folder, "report.json"), svg or os.path.join(folder, "report.svg")]
-        process = subprocess.run([os.path.join(harness.BIN, "baton"), "bench", name, "--quick", "--repetitions", "1", "--json", files[0],
+        once = () if name == "load" or "--repetitions" in flags else ("--repetitions", "1")
+        process = subprocess.run([os.path.join(harness.BIN, "baton"), "bench", name, "--quick", *once, "--json", files[0],
                                   "--svg", files[1], *flags], stdin=subprocess.DEVNULL, capture_output=True, text=True,
                                  timeout=4 * harness.PATIENCE,
                                  env={k: v for k, v in os.environ.items() if k != "BATON_ROUTER"})
@@ -49,17 +50,29 @@ class BenchTest(unittest.TestCase):
         report = self.check("batching", "--shape", "tiny")
         rows = {row["mode"]: row for row in report["tables"][0]["rows"]}
         static, continuous = rows["static"], rows["continuous"]
-        self.assertEqual((static["steps"], round(static["slots used, %"], 2), static["slots wasted"]), (12, 63.89, 13))
-        self.assertEqual((continuous["steps"], round(continuous["slots used, %"], 2), continuous["slots wasted"]), (8, 95.83, 1))
+        def figures(row):
+            return (row["steps"], round(row["slots used, %"], 2), round(row["mean wait, steps"], 9), round(row["mean latency, steps"], 9),
+                    row["slots wasted"], round(row["tokens a step"], 2))
+        self.assertEqual(figures(static), (12, 63.89, 2.0, 6.6, 13, 1.92))
+        self.assertEqual(figures(continuous), (8, 95.83, 0.4, 5.0, 1, 2.88))
 
     def test_paging_shows_the_example_exactly(self):
         rows = self.check("paging", "--shape", "tiny")["tables"][0]["rows"]
-        self.assertEqual([round(row["wasted, %"]) for row in rows], [95, 4])
+        self.assertEqual([(row["memory"], row["slots held"], row["tokens"], round(row["wasted, %"])) for row in rows],
+                         [("reserved for 4,096", 4096, 200, 95), ("13 blocks of 16", 208, 200, 4)])
 
     def test_own_processes(self):
-        for name in ("streaming", "handoff", "disagg"):
+        for name in ("streaming", "handoff"):
             with self.subTest(name):
                 self.check(name, "--shape", "tiny")
+
+    def test_disagg_says_who_wins_and_where_they_cross(self):
+        report = self.check("disagg", "--shape", "tiny", "--requests", "4", "--repetitions", "2")
+        for what in ("TTFT P99", "ITL P99"):
+            note, = (n for n in report["notes"] if n.startswith(what))
+            self.assertRegex(note, r"split is better at \d of 2 rates; they (cross near|do not cross from) [\d.]+")
+        self.assertEqual([(row["workers"], row["requests"]) for row in report["tables"][0]["rows"]],
+                         [("colocated", 4), ("split", 4)] * 2)
 
     def test_engines_model_is_the_one_named(self):
         report = self.check("kv-cache", "--model", harness.DEMO)

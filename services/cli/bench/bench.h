@@ -68,8 +68,9 @@ class BenchContext {
   // The model's weights packed for this process, once.
   absl::StatusOr<std::shared_ptr<const CpuWeights>> Weights();
 
-  // Settings that every report begins with: machine, model, threads, repetitions.
-  BenchReport StartReport(std::string name, std::string title) const;
+  // Settings that every report begins with: machine, model, threads, and what was measured: medians of the repetitions
+  // unless told otherwise.
+  BenchReport StartReport(std::string name, std::string title, std::string measured = "") const;
 
  private:
   const BenchOptions options_;

@@ -63,7 +63,8 @@ absl::StatusOr<std::shared_ptr<const CpuWeights>> BenchContext::Weights() {
   return weights_;
 }
 
-BenchReport BenchContext::StartReport(std::string name, std::string title) const {
+BenchReport BenchContext::StartReport(std::string name, std::string title, std::string measured) const {
+  if (measured.empty()) measured = absl::StrFormat("median of %d after a warm-up", options_.repetitions);
   BenchReport report{.name = std::move(name), .title = std::move(title)};
   const auto set = [&](std::string key, std::string value) {
     report.settings.emplace_back(std::move(key), std::move(value));
@@ -76,7 +77,7 @@ BenchReport BenchContext::StartReport(std::string name, std::string title) const
     set("weights", options_.weights);
     set("threads", options_.threads == 0 ? "one a core" : std::to_string(options_.threads));
   }
-  set("measured", absl::StrFormat("median of %d after a warm-up, seed %d%s", options_.repetitions, options_.seed,
+  set("measured", absl::StrFormat("%s, seed %d%s", measured, options_.seed,
                                   options_.quick ? "; --quick: the times mean little" : ""));
   return report;
 }

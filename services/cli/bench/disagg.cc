@@ -23,10 +23,23 @@ std::pair<ProcessOptions, ProcessOptions> Halves() {
   return {first, second};
 }
 
+// Of all rounds.
+struct Sample {
+  std::vector<double> first_token, gaps;
+  double tokens = 0, seconds = 0;
+
+  void Add(const TraceSummary& round) {
+    first_token.insert(first_token.end(), round.first_token.begin(), round.first_token.end());
+    gaps.insert(gaps.end(), round.gaps.begin(), round.gaps.end());
+    tokens += static_cast<double>(round.tokens);
+    seconds += round.seconds;
+  }
+};
+
 struct Point {
   double rate;
-  Distribution first[2], gaps[2];  // colocated, split
-  double tokens[2];
+  Sample sample[2];                // colocated, split
+  Distribution first[2], gaps[2];  // of the samples
 };
 
 // Where the sign of split - colocated changes, between the rates beside it.
@@ -56,9 +69,12 @@ std::string Verdict(const std::vector<Point>& points, const std::string& what, d
 }  // namespace
 
 absl::StatusOr<BenchReport> RunDisagg(BenchContext& context) {
-  BenchReport report = context.StartReport("disagg", "Colocated against split prefill and decode, on the same cores");
-  const LoadShape shape = ShapeOfLoad(context, 12);
   const BenchOptions& options = context.options();
+  const auto rounds = static_cast<uint32_t>(options.repetitions);
+  BenchReport report = context.StartReport(
+      "disagg", "Colocated against split prefill and decode, on the same cores",
+      absl::StrFormat("percentiles over the requests of %d rounds in turn, each after a warm-up", rounds));
+  const LoadShape shape = ShapeOfLoad(context, 12);
   const auto [one, other] = Halves();
   DeploymentOptions colocated{.decode = {one, other}}, split{.prefill = {one}, .decode = {other}};
   colocated.router.flags = {"--disaggregation", "never"};
@@ -66,30 +82,41 @@ absl::StatusOr<BenchReport> RunDisagg(BenchContext& context) {
 
   // One deployment at a time has the cores; rates come from what the colocated one can do.
   std::vector<Point> points;
-  std::vector<std::vector<RequestTrace>> answers[2];
-  for (const int which : {0, 1}) {
-    BATON_ASSIGN_OR_RETURN(const auto service, Service::Start(context, which == 0 ? colocated : split));
-    BATON_ASSIGN_OR_RETURN(const double most, SaturatedRate(service->load(), shape, options.seed));
-    if (points.empty()) {
-      std::vector<double> shares = context.Pick<std::vector<double>>({0.2, 0.4, 0.6, 0.8, 1.0}, {0.5, 1.0});
-      if (options.rate > 0) shares = {options.rate / most};
-      for (const double share : shares) points.push_back({.rate = share * most});
-      context.ExpectSteps(2 * points.size());
+  bool equal = true;
+  for (uint32_t round = 0; round < rounds; ++round) {
+    std::vector<std::vector<RequestTrace>> answers[2];
+    for (const int which : {0, 1}) {
+      BATON_ASSIGN_OR_RETURN(const auto service, Service::Start(context, which == 0 ? colocated : split));
+      const DeploymentLoad& load = service->load();
+      if (points.empty()) {
+        BATON_ASSIGN_OR_RETURN(const double most, SaturatedRate(load, shape, options.seed));
+        std::vector<double> shares = context.Pick<std::vector<double>>({0.2, 0.4, 0.6, 0.8, 1.0}, {0.5, 1.0});
+        if (options.rate > 0) shares = {options.rate / most};
+        for (const double share : shares) points.push_back({.rate = share * most});
+        context.ExpectSteps(2 * points.size() * rounds);
+      } else {
+        BATON_RETURN_IF_ERROR(WarmUp(load, DrawLoad(shape, 1, load.vocab(), options.seed, 1001)));
+      }
+      for (size_t i = 0; i < points.size(); ++i) {
+        Point& point = points[i];
+        context.Step(absl::StrFormat("%s, %.2f requests/s", which == 0 ? "colocated" : "split", point.rate));
+        LoadShape part = shape;
+        part.requests = (shape.RequestsAt(point.rate) + rounds - 1) / rounds;
+        std::vector<RequestTrace> traces =
+            load.Run(DrawLoad(part, point.rate, load.vocab(), options.seed, round * points.size() + i));
+        BATON_RETURN_IF_ERROR(FirstError(traces));
+        point.sample[which].Add(Summarize(traces));
+        answers[which].push_back(std::move(traces));
+      }
     }
-    for (size_t i = 0; i < points.size(); ++i) {
-      context.Step(absl::StrFormat("%s, %.2f requests/s", which == 0 ? "colocated" : "split", points[i].rate));
-      std::vector<RequestTrace> traces =
-          service->load().Run(DrawLoad(shape, points[i].rate, service->load().vocab(), options.seed, i));
-      BATON_RETURN_IF_ERROR(FirstError(traces));
-      const TraceSummary summary = Summarize(traces);
-      points[i].first[which] = Describe(summary.first_token);
-      points[i].gaps[which] = Describe(summary.gaps);
-      points[i].tokens[which] = summary.tokens_per_second;
-      answers[which].push_back(std::move(traces));
+    for (size_t i = 0; i < points.size(); ++i) equal = equal && SameTokens(answers[0][i], answers[1][i]);
+  }
+  for (Point& point : points) {
+    for (const int which : {0, 1}) {
+      point.first[which] = Describe(point.sample[which].first_token);
+      point.gaps[which] = Describe(point.sample[which].gaps);
     }
   }
-  bool equal = true;
-  for (size_t i = 0; i < points.size(); ++i) equal = equal && SameTokens(answers[0][i], answers[1][i]);
 
   ReportTable table{
       .title = absl::StrFormat("Prompts around %d tokens, answers around %d; two workers of %d cores each",
@@ -122,9 +149,9 @@ absl::StatusOr<BenchReport> RunDisagg(BenchContext& context) {
   }
   for (const Point& point : points) {
     for (const int which : {0, 1}) {
-      table.rows.push_back({point.rate, static_cast<double>(shape.RequestsAt(point.rate)), std::string(names[which]),
+      table.rows.push_back({point.rate, static_cast<double>(point.first[which].count), std::string(names[which]),
                             1e3 * point.first[which].p50, 1e3 * point.first[which].p99, 1e3 * point.gaps[which].p50,
-                            1e3 * point.gaps[which].p99, point.tokens[which]});
+                            1e3 * point.gaps[which].p99, point.sample[which].tokens / point.sample[which].seconds});
     }
   }
   report.tables.push_back(std::move(table));

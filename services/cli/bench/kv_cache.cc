@@ -84,11 +84,12 @@ absl::StatusOr<std::vector<double>> GapMedians(BenchContext& context, LocalEngin
                                                const std::vector<TokenId>& prompt, uint32_t tokens,
                                                std::vector<TokenId>* ids) {
   std::vector<std::vector<double>> gaps(tokens - 1);
-  for (int round = 0; round < context.options().repetitions; ++round) {
+  for (int round = -1; round < context.options().repetitions; ++round) {
     context.Step(absl::StrFormat("each of %d tokens", tokens));
     const RequestTrace trace = RunOne(engine, prompt, tokens);
     BATON_RETURN_IF_ERROR(trace.status);
     *ids = trace.ids;
+    if (round < 0) continue;
     for (size_t i = 0; i < gaps.size(); ++i) gaps[i].push_back(trace.token_times[i + 1] - trace.token_times[i]);
   }
   std::vector<double> medians;
@@ -104,7 +105,7 @@ absl::Status TokenByToken(BenchContext& context, BenchReport* report) {
   LineChart chart{
       .title = absl::StrFormat("Time of each of %d tokens", tokens), .x_label = "token", .y_label = "ms", .series = {}};
   std::vector<std::vector<TokenId>> ids(2);
-  context.ExpectSteps(2 * static_cast<uint64_t>(context.options().repetitions));
+  context.ExpectSteps(2 * (static_cast<uint64_t>(context.options().repetitions) + 1));
   for (const bool kv_cache : {true, false}) {
     BATON_ASSIGN_OR_RETURN(const auto engine, EngineWith(context, kv_cache, prompt_tokens + tokens));
     BATON_ASSIGN_OR_RETURN(const std::vector<double> gaps,

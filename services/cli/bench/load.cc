@@ -11,12 +11,13 @@
 namespace baton::cli {
 namespace {
 
-absl::StatusOr<std::vector<BenchRequest>> ReadTrace(const BenchOptions& options, uint32_t vocab) {
+// `salt` tells runs apart, whose prompts are others.
+absl::StatusOr<std::vector<BenchRequest>> ReadTrace(const BenchOptions& options, uint32_t vocab, uint64_t salt) {
   std::ifstream file(options.trace);
   if (!file) return NotFound("%s cannot be read", options.trace);
   std::ostringstream text;
   text << file.rdbuf();
-  Draw draw(options.seed);
+  Draw draw(options.seed * 1'000'003 + salt);
   return ParseTrace(text.str(), vocab, &draw);
 }
 
@@ -30,7 +31,10 @@ absl::StatusOr<std::vector<Run>> RunAll(BenchContext& context, const DeploymentL
   const BenchOptions& options = context.options();
   std::vector<Run> runs;
   if (!options.trace.empty()) {
-    BATON_ASSIGN_OR_RETURN(const auto requests, ReadTrace(options, load.vocab()));
+    context.Step("warming up");
+    BATON_ASSIGN_OR_RETURN(std::vector<BenchRequest> others, ReadTrace(options, load.vocab(), 1));
+    BATON_RETURN_IF_ERROR(WarmUp(load, std::move(others)));
+    BATON_ASSIGN_OR_RETURN(const auto requests, ReadTrace(options, load.vocab(), 0));
     context.Step("replaying the trace");
     runs.push_back({"trace", 0, load.Run(requests)});
     return runs;
@@ -42,6 +46,9 @@ absl::StatusOr<std::vector<Run>> RunAll(BenchContext& context, const DeploymentL
     BATON_ASSIGN_OR_RETURN(const double most, SaturatedRate(load, shape, options.seed));
     rates = context.Pick<std::vector<double>>({0.25 * most, 0.5 * most, 0.75 * most, 1.0 * most, 1.25 * most},
                                               {0.5 * most, most});
+  } else {
+    context.Step("warming up");
+    BATON_RETURN_IF_ERROR(WarmUp(load, DrawLoad(shape, options.rate, load.vocab(), options.seed, 1001)));
   }
   context.ExpectSteps(rates.size());
   uint64_t salt = 0;
@@ -56,7 +63,8 @@ absl::StatusOr<std::vector<Run>> RunAll(BenchContext& context, const DeploymentL
 }  // namespace
 
 absl::StatusOr<BenchReport> RunLoad(BenchContext& context) {
-  BenchReport report = context.StartReport("load", "Latency and goodput under an open load");
+  BenchReport report = context.StartReport("load", "Latency and goodput under an open load",
+                                           "percentiles over all requests after a warm-up");
   const BenchOptions& options = context.options();
   DeploymentOptions own{.prefill = {{}}, .decode = {{}}};
   BATON_ASSIGN_OR_RETURN(const auto service, Service::For(context, std::move(own)));

@@ -33,17 +33,19 @@ std::vector<BenchRequest> DrawLoad(const LoadShape& shape, double rate, uint32_t
   return requests;
 }
 
+absl::Status WarmUp(const DeploymentLoad& load, std::vector<BenchRequest> requests) {
+  requests.resize(std::min<size_t>(requests.size(), 8));
+  for (BenchRequest& request : requests) request.arrival = 0;
+  return FirstError(load.Run(requests));
+}
+
 absl::StatusOr<double> SaturatedRate(const DeploymentLoad& load, const LoadShape& shape, uint64_t seed) {
   LoadShape eight = shape;
   eight.requests = 8;
-  // All at once; once to warm up.
-  double rate = 0;
-  for (const uint64_t salt : {1001u, 1002u}) {
-    const std::vector<RequestTrace> traces = load.Run(DrawLoad(eight, 1e9, load.vocab(), seed, salt));
-    BATON_RETURN_IF_ERROR(FirstError(traces));
-    rate = 8 / std::max(1e-6, Summarize(traces).seconds);
-  }
-  return rate;
+  BATON_RETURN_IF_ERROR(WarmUp(load, DrawLoad(eight, 1, load.vocab(), seed, 1001)));
+  const std::vector<RequestTrace> traces = load.Run(DrawLoad(eight, 1e9, load.vocab(), seed, 1002));
+  BATON_RETURN_IF_ERROR(FirstError(traces));
+  return 8 / std::max(1e-6, Summarize(traces).seconds);
 }
 
 }  // namespace baton::cli

@@ -26,7 +26,10 @@ LoadShape ShapeOfLoad(const BenchContext& context, double seconds);
 // no prompt was seen before.
 std::vector<BenchRequest> DrawLoad(const LoadShape& shape, double rate, uint32_t vocab, uint64_t seed, uint64_t salt);
 
-// Requests a second that the service finishes when eight of them always run.
+// The first eight of these at once, so that connections stand and pages are there before anything counts.
+absl::Status WarmUp(const DeploymentLoad& load, std::vector<BenchRequest> requests);
+
+// Requests a second that the service finishes of eight at once, after a warm-up.
 absl::StatusOr<double> SaturatedRate(const DeploymentLoad& load, const LoadShape& shape, uint64_t seed);
 
 }  // namespace baton::cli
