@@ -266,6 +266,8 @@ template <typename T, typename Stored>
 Error Run(const Arguments& a, int64_t row_count, void* out, Stream stream) {
   if (a.group == 1) return RunGroup<T, Stored, 1>(a, row_count, out, stream);
   if (a.group <= 4) return RunGroup<T, Stored, 4>(a, row_count, out, stream);
+  if (a.group == 6) return RunGroup<T, Stored, 6>(a, row_count, out, stream);  // of Qwen2.5-1.5B
+  if (a.group == 7) return RunGroup<T, Stored, 7>(a, row_count, out, stream);  // of Qwen2.5-0.5B and 7B
   return RunGroup<T, Stored, 8>(a, row_count, out, stream);
 }
 

@@ -61,6 +61,20 @@ absl::StatusOr<double> ProductRate(const device::Stream& stream, const CeilingSi
 
 }  // namespace
 
+absl::Status CheckDevice() {
+  BATON_ASSIGN_OR_RETURN(const device::DeviceInfo info, device::Open(0));
+  BATON_ASSIGN_OR_RETURN(const device::Stream stream, device::Stream::Create());
+  const CeilingSizes small{.bytes = 4096, .rounds = {.rounds = 1, .seconds = 0}};
+  const absl::Status ran = ReadRate(info, stream, small).status();
+  if (!ran.ok()) {
+    return WithContext(ran, absl::StrFormat("%s, sm_%d, does not run these programs, which were built for one "
+                                            "architecture",
+                                            info.name, info.compute_capability));
+  }
+  if (!cuda::Gemm::LibraryFound()) return FailedPrecondition("cuBLASLt's shared library was not found");
+  return absl::OkStatus();
+}
+
 absl::Status MeasureCeilings(const CeilingSizes& sizes, Records& records) {
   BATON_ASSIGN_OR_RETURN(const device::DeviceInfo info, device::Open(0));
   BATON_ASSIGN_OR_RETURN(const device::Stream stream, device::Stream::Create());

@@ -21,7 +21,10 @@ absl::Status Measure(const Flags& flags) {
   Records records(flags.records);
   std::unique_ptr<BenchEngine> engine;
   for (const std::string& measure : flags.measures) {
-    if (measure == "device") continue;  // opened by then
+    if (measure == "device") {
+      BATON_RETURN_IF_ERROR(CheckDevice());
+      continue;
+    }
     if (measure == "ceilings") {
       BATON_RETURN_IF_ERROR(MeasureCeilings(flags.ceilings, records));
       continue;
@@ -45,7 +48,7 @@ int Main(int argc, char** argv) {
   CLI::App program("Measures the CUDA engine on the GPU at hand");
   program
       .add_option("--measures", flags.measures,
-                  "device (nothing: whether there is one), ceilings, decode, prefill, blocks")
+                  "device (nothing: whether there is one that runs what was built), ceilings, decode, prefill, blocks")
       ->delimiter(',')
       ->check(CLI::IsMember({"device", "ceilings", "decode", "prefill", "blocks"}))
       ->required();

@@ -8,6 +8,9 @@
 
 namespace baton {
 
+// Whether there is a device, kernels of this program run on it, and cuBLASLt is there.
+absl::Status CheckDevice();
+
 // Bytes a second from memory, and operations a second of a large bf16 product of cuBLASLt.
 struct CeilingSizes {
   uint64_t bytes = uint64_t{4} << 30;

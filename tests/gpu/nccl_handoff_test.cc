@@ -17,12 +17,13 @@ TEST_F(NcclHandoff, FromARankToItselfGivesTheTokensOfTheLocalRunner) {
   const ncclResult_t started = ncclCommInitAll(&communicator, 1, &kDevice);
   if (communicator == nullptr && started == ncclSystemError) GTEST_SKIP() << ncclGetErrorString(started);
   ASSERT_EQ(started, ncclSuccess) << ncclGetErrorString(started);
-  ExpectSameTokens(device::MemoryKind::kDevice, [&](std::byte* from, std::byte* to, uint64_t bytes) {
+  ExpectSameTokens(StagingPlace::kFirstDevice, [&](std::byte* from, std::byte* to, uint64_t bytes) {
     // In one group: a send to oneself waits for its receive.
     Check(ncclGroupStart());
     Check(ncclSend(from, bytes, ncclUint8, 0, communicator, stream()));
     Check(ncclRecv(to, bytes, ncclUint8, 0, communicator, stream()));
     Check(ncclGroupEnd());
+    ASSERT_TRUE(device_stream().Synchronize().ok());
   });
   Check(ncclCommAbort(communicator));
 }

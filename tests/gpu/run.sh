@@ -61,6 +61,7 @@ libraries=$(
     ls -d "$site"/nvidia/*/lib 2>/dev/null
   done
 )
+callers_libraries=${LD_LIBRARY_PATH:-}
 export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$(tr '\n' ':' <<<"$libraries")
 
 left() { echo $((budget - ($(date +%s) - started))); }
@@ -108,11 +109,12 @@ step() {
 
 report() { "$bin/gpu_report" "$records" "$out/report.json" 2>/dev/null | tee "$out/report.txt"; }
 
-# Nothing else is worth trying without a device, or without its libraries.
-"$bin/gpu_bench" --records /dev/null --measures device >"$out/device.log" 2>&1
+# Nothing else is worth trying without a device, or where it does not run what was built.
+timeout -k 5 60 "$bin/gpu_bench" --records /dev/null --measures device >"$out/device.log" 2>&1
 case $? in
   0) ;;
   77) sed 's/^gpu_bench: //' "$out/device.log" && exit 77 ;;
+  124 | 137) echo "run.sh: the device did not answer within a minute" >&2 && exit 1 ;;
   *) cat "$out/device.log" >&2 && exit 1 ;;
 esac
 : >"$records" || exit 2  # not sooner: those of an earlier run stay where this one measures nothing
@@ -141,9 +143,10 @@ for model in "${models[@]}"; do
   step "bench-$model" 75 yes "$bin/gpu_bench" --records "$records" --model "$model" "${sizes[@]}" --measures decode,prefill,blocks
 done
 for python in python3 /opt/torch/.venv/bin/python3; do
-  command -v "$python" >/dev/null && "$python" -c 'import torch, transformers' 2>/dev/null || continue
+  command -v "$python" >/dev/null && timeout 60 "$python" -c 'import torch, transformers' 2>/dev/null || continue
   for model in "$small" "$large"; do
-    step "transformers-$model" 70 no "$python" "$here/transformers_baseline.py" --model "$model" --records "$records"
+    # With the libraries that torch brings, not those that the programs above take.
+    step "transformers-$model" 70 no env "LD_LIBRARY_PATH=$callers_libraries" "$python" "$here/transformers_baseline.py" --model "$model" --records "$records"
   done
   break
 done

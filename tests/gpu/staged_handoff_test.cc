@@ -6,14 +6,14 @@ namespace {
 using StagedHandoff = BlockHandoff;
 
 TEST_F(StagedHandoff, OverDeviceMemoryGivesTheTokensOfTheLocalRunner) {
-  ExpectSameTokens(device::MemoryKind::kDevice, [&](std::byte* from, std::byte* to, uint64_t bytes) {
+  ExpectSameTokens(StagingPlace::kFirstDevice, [&](std::byte* from, std::byte* to, uint64_t bytes) {
     ASSERT_TRUE(device_stream().Copy(to, from, bytes).ok());
+    ASSERT_TRUE(device_stream().Synchronize().ok());
   });
 }
 
 TEST_F(StagedHandoff, OverPinnedMemoryGivesTheTokensOfTheLocalRunner) {
-  ExpectSameTokens(device::MemoryKind::kPinned, [&](std::byte* from, std::byte* to, uint64_t bytes) {
-    ASSERT_TRUE(device_stream().Synchronize().ok());
+  ExpectSameTokens(StagingPlace::kHost, [](std::byte* from, std::byte* to, uint64_t bytes) {
     std::memcpy(to, from, bytes);  // what a network does
   });
 }

@@ -41,8 +41,8 @@ void Apply(const std::vector<BlockRunner::Thread::Copy>& copies) {
 
 }  // namespace
 
-BlockRunner& BlockRunner::OfThisThread() {
-  thread_local BlockRunner runner;
+BlockRunner& BlockRunner::OfTheMachine() {
+  static BlockRunner runner;
   return runner;
 }
 
@@ -58,6 +58,8 @@ std::string BlockRunner::Run(const Launch& launch) {
     return std::to_string(launch.shared_bytes) + " bytes of shared memory; a block may have 227 KiB";
   }
   while (fibers_.size() < threads) fibers_.push_back(std::make_unique<Fiber>(FiberMain, this, kStackBytes));
+  thread_local Fiber main;
+  main_ = &main;
   launch_ = &launch;
   error_.clear();
   shared_.clear();
@@ -91,7 +93,7 @@ void BlockRunner::RunBlock() {
     MakeReady(i);
   }
   current_ = Pick();
-  main_.SwitchTo(*fibers_[current_]);
+  main_->SwitchTo(*fibers_[current_]);
   if (error_.empty()) return;
   for (unsigned i = 0; i < threads; ++i) fibers_[i]->Restart();
 }
@@ -132,7 +134,7 @@ void BlockRunner::SwitchAway() {
       Fail(" is the last that could run, the rest waits for ever: ", at_barrier_,
            " threads at the block barrier in line ", barrier_line_, ", the others for their warps");
     }
-    fibers_[from]->SwitchTo(main_);
+    fibers_[from]->SwitchTo(*main_);
     return;
   }
   current_ = Pick();
@@ -147,7 +149,7 @@ void BlockRunner::Fail(const Parts&... parts) {
   error_ += " of block ";
   AppendText(block_index_, error_);
   (AppendText(parts, error_), ...);
-  fibers_[current_]->SwitchTo(main_);
+  fibers_[current_]->SwitchTo(*main_);
   __builtin_trap();  // Restart() forgets this place
 }
 

@@ -60,8 +60,9 @@ class BlockRunner {
     std::vector<std::vector<Copy>> copies;  // committed groups, oldest first
   };
 
-  // The calling thread's own.
-  static BlockRunner& OfThisThread();
+  // The only one, for whoever runs the machine's work, a thread at a time: with one for each thread of the host their
+  // fibers would be too many for ThreadSanitizer.
+  static BlockRunner& OfTheMachine();
 
   // Empty, or what went wrong; the rest of the grid then did not run.
   std::string Run(const Launch& launch);
@@ -103,7 +104,7 @@ class BlockRunner {
   template <typename... Parts>
   [[noreturn]] void Fail(const Parts&... parts);
 
-  Fiber main_;
+  Fiber* main_ = nullptr;  // of the calling thread
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::vector<Thread> threads_;
   std::vector<Warp> warps_;

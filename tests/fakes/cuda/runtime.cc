@@ -539,7 +539,7 @@ cudaError_t LaunchKernel(const void* kernel, dim3 grid, dim3 block, size_t share
                  device.kernels_left.reset();
                  device.error = "a test made it fail";
                } else {
-                 device.error = BlockRunner::OfThisThread().Run(launch);
+                 device.error = BlockRunner::OfTheMachine().Run(launch);
                }
              }});
 }

@@ -223,7 +223,7 @@ std::string Name(const Shape& shape) {
 TEST_F(CudaAttention, DecodeReadsEveryPositionOfEverySplit) {
   for (Shape shape :
        {Shape{.heads = 14, .kv_heads = 2}, Shape{.heads = 3, .kv_heads = 3, .head_dim = 128, .block_size = 32},
-        Shape{.heads = 4, .kv_heads = 1, .head_dim = 80, .window = 50},
+        Shape{.heads = 6, .kv_heads = 1, .head_dim = 80, .window = 50},
         Shape{.heads = 10, .kv_heads = 1, .head_dim = 16},
         Shape{.heads = 2, .kv_heads = 1, .head_dim = 256, .window = 600}}) {
     const std::vector<int32_t> lengths = {1, 77, 512, 1100};

@@ -42,7 +42,7 @@ class CudaEngine : public testing::Test {
     options.engine = "cuda";
     options.max_model_len = model_->config.max_length;
     options.max_batch = 4;
-    options.max_step_tokens = 100;
+    options.max_step_tokens = 40;
     options.probe = false;
     return options;
   }
@@ -108,13 +108,13 @@ TEST_F(CudaEngine, AllOfADeviceIsEnoughForEveryStep) {
     const auto loaded = LoadOnCuda(model_, options, *transport, nullptr);
     ASSERT_TRUE(loaded.ok()) << loaded.status().message();
     EXPECT_LT(device::Open(0)->free_bytes, 3 * loaded->layout.BytesPerBlock());
-    std::vector<TokenId> prompt(100);
+    std::vector<TokenId> prompt(40);
     std::iota(prompt.begin(), prompt.end(), 1);
-    const std::vector<BlockId> blocks = {3, 1, 5, 0, 2, 4, 6};
+    const std::vector<BlockId> blocks = {3, 1, 0};
     const std::span<const TokenId> tokens(prompt);
     std::span<float> logits;
-    for (StepSequence sequence : {StepSequence{.tokens = tokens.first(99), .blocks = blocks},
-                                  StepSequence{.tokens = tokens.last(1), .position = 99, .blocks = blocks}}) {
+    for (StepSequence sequence : {StepSequence{.tokens = tokens.first(39), .blocks = blocks},
+                                  StepSequence{.tokens = tokens.last(1), .position = 39, .blocks = blocks}}) {
       sequence.wants_logits = true;
       const absl::Status ran = loaded->runner->Step({&sequence, 1}, {&logits, 1});
       EXPECT_TRUE(ran.ok()) << ran.message();

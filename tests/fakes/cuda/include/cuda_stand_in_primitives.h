@@ -12,14 +12,14 @@
 #include "kernels/cuda/number.h"
 #include "tests/fakes/cuda/block_runner.h"
 
-#define threadIdx (::baton::stand_in::BlockRunner::OfThisThread().thread().index)
-#define blockIdx (::baton::stand_in::BlockRunner::OfThisThread().thread().block)
-#define blockDim (::baton::stand_in::BlockRunner::OfThisThread().launch().block)
-#define gridDim (::baton::stand_in::BlockRunner::OfThisThread().launch().grid)
+#define threadIdx (::baton::stand_in::BlockRunner::OfTheMachine().thread().index)
+#define blockIdx (::baton::stand_in::BlockRunner::OfTheMachine().thread().block)
+#define blockDim (::baton::stand_in::BlockRunner::OfTheMachine().launch().block)
+#define gridDim (::baton::stand_in::BlockRunner::OfTheMachine().launch().grid)
 
 namespace baton::cuda {
 
-inline stand_in::BlockRunner& Runner() { return stand_in::BlockRunner::OfThisThread(); }
+inline stand_in::BlockRunner& Runner() { return stand_in::BlockRunner::OfTheMachine(); }
 inline int RunningLane() { return static_cast<int>(Runner().thread().linear % stand_in::kWarpSize); }
 
 inline void BlockBarrier(int line = __builtin_LINE()) { Runner().BlockBarrier(line); }
