@@ -4,10 +4,11 @@
     build_root.py build TARGET [--out FOLDER] [--suite bookworm] [--ccache FOLDER] [--bind HOST:INSIDE[:ro]]...
     build_root.py run FOLDER/TARGET [--user UID:GID] [--bind HOST:INSIDE[:ro]]... [--shm SIZE] -- PROGRAM [ARGUMENT]...
 
-`build` reads the Dockerfile's own instructions; its base image is what debootstrap makes of the suite. `run` is as strict
-as the chart's pods: read-only root, the given user without capabilities or new privileges, an empty environment but for the
-image's, a /tmp and a /dev/shm of its own. Both need root (chroot, mounts). The network is the machine's. What is bound into
-a build is there while RUN runs, such as the certificates of a proxy, and becomes no part of the image.
+`build` reads the Dockerfile's own instructions; its base image is what debootstrap makes of the suite. `run` is as
+strict as the chart's pods: read-only root, the given user without capabilities or new privileges, an empty environment
+but for the image's, a /tmp and a /dev/shm of its own. Both need root (chroot, mounts). The network is the machine's.
+What is bound into a build is there while RUN runs, such as the certificates of a proxy, and becomes no part of the
+image.
 """
 
 import argparse
@@ -99,7 +100,8 @@ class Builder:
         root = self.folder("debian-" + self.suite)
         if not os.path.exists(root + ".done"):
             shutil.rmtree(root, ignore_errors=True)
-            sh("debootstrap", "--variant=minbase", "--include=ca-certificates", self.suite, root, stdout=subprocess.DEVNULL)
+            sh("debootstrap", "--variant=minbase", "--include=ca-certificates", self.suite, root,
+               stdout=subprocess.DEVNULL)
             with open(root + "/etc/apt/sources.list", "w", encoding="ascii") as file:
                 for suite, archive in ((self.suite, "debian"), (self.suite + "-updates", "debian"),
                                        (self.suite + "-security", "debian-security")):
@@ -121,7 +123,8 @@ class Builder:
                 config = json.load(file)
             parent = os.path.join(parent, "root")
         else:
-            parent, config = self.base(), {"env": {"PATH": PATH}, "user": "0:0", "workdir": "/", "entrypoint": [], "cmd": []}
+            parent = self.base()
+            config = {"env": {"PATH": PATH}, "user": "0:0", "workdir": "/", "entrypoint": [], "cmd": []}
         print(f"== stage {name}", file=sys.stderr)
         shutil.rmtree(self.folder(name), ignore_errors=True)
         os.makedirs(self.folder(name))
@@ -155,7 +158,8 @@ class Builder:
             source_root = os.path.join(self.folder(words.pop(0)[7:]), "root")
         *sources, target = words
         place = os.path.join(root + "/", os.path.join(config["workdir"], target).lstrip("/"))
-        found = [path for source in sources for path in sorted(glob.glob(os.path.join(source_root, source.lstrip("/"))))]
+        found = [path for source in sources
+                 for path in sorted(glob.glob(os.path.join(source_root, source.lstrip("/"))))]
         assert found, f"COPY {rest}: nothing there"
         many = target.endswith("/") or len(found) > 1
         os.makedirs(place if many else os.path.dirname(place), exist_ok=True)
@@ -238,7 +242,8 @@ def main():
     if options.command == "build":
         builder = Builder(options.out, options.suite, options.ccache, options.bind)
         if options.target not in builder.stages:
-            sys.exit(f"build_root.py: the Dockerfile has no target {options.target!r}; it has {', '.join(builder.stages)}")
+            known = ", ".join(builder.stages)
+            sys.exit(f"build_root.py: the Dockerfile has no target {options.target!r}; it has {known}")
         builder.build(options.target)
     else:
         command = run_command(options.folder, options.user, options.bind, options.shm, options.arguments)
