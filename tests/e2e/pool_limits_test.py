@@ -1,4 +1,4 @@
-"""What does not fit: prompts larger than a lease or a pool, clients that do not read."""
+"""What does not fit: prompts larger than a lease or a pool, clients that do not read. And what a worker takes of a machine."""
 
 import json
 import math
@@ -6,10 +6,11 @@ import os
 import re
 import shutil
 import struct
+import subprocess
 import tempfile
 import unittest
 
-from harness import (DEMO, GOLDEN, PATIENCE, Cluster, Process, grpc, inference_pb2, make_request, wait_until, worker_pb2,
+from harness import (BIN, DEMO, GOLDEN, PATIENCE, Cluster, Process, grpc, inference_pb2, make_request, wait_until, worker_pb2,
                      worker_pb2_grpc)
 
 GREEDY = dict(temperature=0, ignore_eos=True)
@@ -49,6 +50,35 @@ def write_wide_model(folder, intermediate):
     with open(os.path.join(folder, "model.safetensors"), "wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
         file.truncate(8 + len(text) + end)
+
+
+def sanitized(program):
+    """A sanitizer keeps memory of its own."""
+    with open(os.path.join(BIN, program), "rb") as file:
+        text = file.read()
+    return b"__asan_init" in text or b"__tsan_init" in text
+
+
+class PeakMemory(unittest.TestCase):
+    @unittest.skipIf(sanitized("baton-decode"), "sanitized")
+    def test_a_worker_takes_its_weights_its_pool_and_a_tenth_of_both_at_most(self):
+        """From its start on: while weights are packed, too, whose file has them once more."""
+        with tempfile.TemporaryDirectory() as folder:
+            model = os.path.join(folder, "model")
+            subprocess.run([os.path.join(BIN, "baton"), "make-model", "--shape", "smollm2-135m", "--out", model], check=True,
+                           capture_output=True, timeout=PATIENCE * 3)
+            with Cluster(model, prefill=0, worker_flags=["--kv_gib", "0.6", "--weights", "int8", "--threads", "2"],
+                         router_flags=["--disaggregation=never"]) as cluster:
+                cluster.generate([3 + i % 250 for i in range(400)], max_tokens=4, **GREEDY)
+                worker = cluster.decode[0]
+                loaded = worker.wait_log("model loaded")
+                with open(f"/proc/{worker.popen.pid}/status", encoding="ascii") as file:
+                    kib = dict(re.findall(r"^(\w+):\s+(\d+) kB$", file.read(), re.M))
+                pool = loaded["kv_pool_gib"] * 2**30
+                # Of the pool only what was used is resident; it counts whole.
+                peak = (int(kib["VmHWM"]) - int(kib["RssShmem"])) * 1024 + pool
+                self.assertGreater(peak, loaded["weights_bytes"] + pool)
+                self.assertLess(peak, 1.1 * (loaded["weights_bytes"] + pool))
 
 
 class SmallPools(unittest.TestCase):
