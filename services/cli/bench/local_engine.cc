@@ -17,27 +17,37 @@ namespace {
 // Writes a trace from the step thread. The waiting thread reads it after OnEnd.
 class TracingSink final : public EngineSink {
  public:
-  TracingSink(RequestTrace* trace, TimePoint start, absl::BlockingCounter* running)
-      : trace_(trace), start_(start), running_(running) {}
+  TracingSink(RequestTrace* trace, TimePoint start, std::atomic<uint64_t>* kept_tokens, absl::BlockingCounter* running)
+      : trace_(trace), start_(start), kept_tokens_(kept_tokens), running_(running) {}
 
   void OnStarted(uint32_t cached_tokens) override { trace_->cached_tokens = cached_tokens; }
-  void OnPromptProgress(uint32_t, std::span<const BlockId>) override {}
+  void OnPromptProgress(uint32_t tokens_done, std::span<const BlockId>) override { Keep(tokens_done); }
   void OnTokens(std::span<const ChoiceToken> tokens) override {
     const double now = Seconds(SteadyClock().Now() - start_);
     for (const ChoiceToken& token : tokens) {
       trace_->token_times.push_back(now);
       trace_->ids.push_back(token.token.id);
     }
+    Keep(trace_->prompt_tokens + trace_->ids.size() - 1);  // the last one's KV comes with the next step
   }
   void OnEnd(const absl::Status& status, const EngineTimings&) override {
     trace_->status = status;
     trace_->end = Seconds(SteadyClock().Now() - start_);
+    Keep(0);
     running_->DecrementCount();
   }
 
  private:
+  // So many of this request's tokens have KV in the pool.
+  void Keep(uint64_t tokens) {
+    *kept_tokens_ += tokens - kept_;
+    kept_ = tokens;
+  }
+
   RequestTrace* const trace_;
   const TimePoint start_;
+  std::atomic<uint64_t>* const kept_tokens_;  // of all requests
+  uint64_t kept_ = 0;
   absl::BlockingCounter* const running_;
 };
 
@@ -49,7 +59,9 @@ struct LocalEngine::Impl {
   std::unique_ptr<BlockPool> pool;
   std::unique_ptr<CpuRunner> runner;
   std::atomic<uint32_t> most_sequences{0};
-  std::atomic<uint64_t> steps{0}, used_blocks{0};
+  std::atomic<uint64_t> kept_tokens{0};                // now, by running sequences
+  std::atomic<uint64_t> steps{0}, kept_over_steps{0};  // of a run
+  uint64_t pool_tokens = 0;
   uint64_t next_id = 1;
   std::unique_ptr<Engine> engine;  // destroyed first
 };
@@ -72,6 +84,7 @@ absl::StatusOr<std::unique_ptr<LocalEngine>> LocalEngine::Create(std::shared_ptr
   }
   std::memset(impl->memory.data(), 0, impl->memory.size());  // touched now, not in a measurement
   impl->pool = std::make_unique<BlockPool>(blocks);
+  impl->pool_tokens = uint64_t{blocks} * layout.block_size;
 
   EngineOptions engine = options.engine;
   engine.max_model_len = weights->config.max_length;
@@ -84,7 +97,7 @@ absl::StatusOr<std::unique_ptr<LocalEngine>> LocalEngine::Create(std::shared_ptr
   impl->engine = std::make_unique<Engine>(
       engine, layout, impl->runner.get(), impl->pool.get(), &impl->clock, [impl = impl.get()](const StepReport& step) {
         impl->most_sequences = std::max(impl->most_sequences.load(), step.sequences);
-        impl->used_blocks += impl->pool->counts().owned;
+        impl->kept_over_steps += impl->kept_tokens;
         ++impl->steps;
       });
   return std::unique_ptr<LocalEngine>(new LocalEngine(std::move(impl)));
@@ -92,7 +105,7 @@ absl::StatusOr<std::unique_ptr<LocalEngine>> LocalEngine::Create(std::shared_ptr
 
 std::vector<RequestTrace> LocalEngine::Run(std::span<const BenchRequest> requests) {
   impl_->most_sequences = 0;
-  impl_->steps = impl_->used_blocks = 0;
+  impl_->steps = impl_->kept_over_steps = 0;
   std::vector<RequestTrace> traces(requests.size());
   absl::BlockingCounter running(static_cast<int>(requests.size()));
   const TimePoint start = impl_->clock.Now();
@@ -110,7 +123,7 @@ std::vector<RequestTrace> LocalEngine::Run(std::span<const BenchRequest> request
     work.sampling.max_tokens = request.max_tokens;
     work.sampling.temperature = 0;
     work.sampling.ignore_eos = true;
-    work.sink = std::make_shared<TracingSink>(&trace, start, &running);
+    work.sink = std::make_shared<TracingSink>(&trace, start, &impl_->kept_tokens, &running);
     trace.status = impl_->engine->Submit(std::move(work));
     if (!trace.status.ok()) running.DecrementCount();
   }
@@ -125,7 +138,7 @@ uint32_t LocalEngine::pool_blocks() const { return impl_->pool->size(); }
 uint32_t LocalEngine::most_sequences() const { return impl_->most_sequences; }
 double LocalEngine::mean_used_share() const {
   const uint64_t steps = impl_->steps;
-  return steps == 0 ? 0 : static_cast<double>(impl_->used_blocks) / static_cast<double>(steps * impl_->pool->size());
+  return steps == 0 ? 0 : static_cast<double>(impl_->kept_over_steps) / static_cast<double>(steps * impl_->pool_tokens);
 }
 
 RequestTrace RunOne(LocalEngine& engine, std::vector<TokenId> prompt, uint32_t max_tokens) {

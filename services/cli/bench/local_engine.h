@@ -38,7 +38,7 @@ class LocalEngine {
   uint32_t pool_blocks() const;
 
   // Of the last Run: most sequences in a step, and the mean share of the pool's slots that held tokens of running
-  // sequences, over steps.
+  // sequences, over steps; what prefix hits share counts for each.
   uint32_t most_sequences() const;
   double mean_used_share() const;
 
