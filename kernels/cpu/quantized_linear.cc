@@ -27,6 +27,7 @@ struct Place {
   int64_t first_group, end_group;
   int tile, tiles;  // of rows; what has to come from memory is fetched by all of them in equal parts
   int64_t prefetch_bytes;
+  bool prefetch_near;
 };
 
 template <DType kFormat, int kRows, int kColumns>
@@ -50,7 +51,8 @@ HWY_INLINE void TileOf(const QuantizedCall& call, const Place& at) {
        .bias = call.bias != nullptr && at.end_group == weights.groups() ? call.bias + output : nullptr,
        .prefetch_first = kLines * at.tile / at.tiles,
        .prefetch_end = kLines * (at.tile + 1) / at.tiles,
-       .prefetch_bytes = at.prefetch_bytes},
+       .prefetch_bytes = at.prefetch_bytes,
+       .prefetch_near = at.prefetch_near},
       static_cast<int>(at.vector % kVectors));
 }
 
@@ -59,17 +61,20 @@ template <DType kFormat, int kRows>
 HWY_INLINE void TilesOf(const QuantizedCall& call, Place at, int64_t end) {
   constexpr int kColumns = QuantizedTileColumns(kRows);
   for (; at.vector + kColumns <= end; at.vector += kColumns) TileOf<kFormat, kRows, kColumns>(call, at);
+  if constexpr (kColumns == 4) {
+    for (; at.vector + 2 <= end; at.vector += 2) TileOf<kFormat, kRows, 2>(call, at);
+  }
   for (; at.vector < end; ++at.vector) {
     for (Place row = at; row.row < at.row + kRows; ++row.row) TileOf<kFormat, 1, 1>(call, row);
   }
 }
 
-// All rows against the vectors of [at.vector, end).
+// Rows [at.row, last_row) against the vectors of [at.vector, end).
 template <DType kFormat>
-HWY_INLINE void AllRows(const QuantizedCall& call, Place at, int64_t end) {
-  at.tiles = static_cast<int>((call.rows + kQuantizedTileRows - 1) / kQuantizedTileRows);
-  for (; at.row < call.rows; at.tile = std::min(at.tile + 1, at.tiles - 1)) {
-    const int64_t left = call.rows - at.row;
+HWY_INLINE void AllRows(const QuantizedCall& call, Place at, int64_t last_row, int64_t end) {
+  at.tiles = static_cast<int>((last_row - at.row + kQuantizedTileRows - 1) / kQuantizedTileRows);
+  for (; at.row < last_row; at.tile = std::min(at.tile + 1, at.tiles - 1)) {
+    const int64_t left = last_row - at.row;
     if (left >= kQuantizedTileRows) {
       TilesOf<kFormat, kQuantizedTileRows>(call, at, end);
       at.row += kQuantizedTileRows;
@@ -88,37 +93,40 @@ HWY_INLINE void AllRows(const QuantizedCall& call, Place at, int64_t end) {
 
 template <DType kFormat>
 void QuantizedLinearOf(const QuantizedCall& call) {
-  // A unit of vectors that every tile divides. A block of its groups stays in the first-level cache while every tile of
-  // rows meets it.
-  constexpr int64_t kUnit = 4 > kVectors ? 4 : kVectors;
-  constexpr int64_t kBlockGroups = 8;
+  // A unit of vectors, and a block of its groups that stays in the first-level cache while every tile of rows meets it.
+  // High tiles divide a unit of two vectors; few rows have wider ones.
+  const bool high = kLanes == 16 && call.rows > 8;
+  const int64_t unit = high ? 2 : kVectors > 4 ? kVectors : 4;
+  const int64_t block_groups = high ? 28 : 14;
+  // Rows that meet all units of a task before the next ones do: their values stay in the second-level cache.
+  constexpr int64_t kRowsAtATime = 192;
   constexpr int64_t kGroupBytes = kIsInt8<kFormat> ? 512 : 256;  // of codes
-  constexpr int64_t kFewRows = 32;                               // so few that the time is also that of reading weights
   const int64_t groups = call.weights.groups();
   const bool one_tile = call.rows <= kQuantizedTileRows;
-  const int64_t block = one_tile ? groups : kBlockGroups;
+  const int64_t block = one_tile ? groups : block_groups;
   const int64_t vectors = call.weights.panels() * kVectors;
-  const int64_t units = (vectors + kUnit - 1) / kUnit;
-  const int64_t task_units = std::clamp<int64_t>(units / (call.pool.threads() * 8), 1, 16);
-  call.pool.Run((units + task_units - 1) / task_units, [&](int64_t task, int) HWY_ATTR {
-    const int64_t begin = task * task_units * kUnit, end = std::min(begin + task_units * kUnit, vectors);
-    const auto run = [&](int64_t vector, int64_t first) HWY_ATTR {
-      const Place at{.row = 0,
-                     .vector = vector,
-                     .first_group = first,
-                     .end_group = std::min(first + block, groups),
-                     .tile = 0,
-                     .tiles = 1,
-                     .prefetch_bytes = one_tile ? 4096 : kBlockGroups * kGroupBytes};
-      AllRows<kFormat>(call, at, std::min(vector + kUnit, end));
-    };
-    if (call.rows <= kFewRows) {  // along the panels: what is fetched ahead is what comes next
-      for (int64_t vector = begin; vector < end; vector += kUnit) {
-        for (int64_t first = 0; first < groups; first += block) run(vector, first);
-      }
-    } else {  // the same inputs of the rows for all panels of the task
-      for (int64_t first = 0; first < groups; first += block) {
-        for (int64_t vector = begin; vector < end; vector += kUnit) run(vector, first);
+  constexpr int64_t kTaskVectors = kVectors > 4 ? kVectors : 4;
+  const int64_t shares = (vectors + kTaskVectors - 1) / kTaskVectors;
+  const int64_t task_vectors = std::clamp<int64_t>(shares / (call.pool.threads() * 8), 1, 16) * kTaskVectors;
+  call.pool.Run((vectors + task_vectors - 1) / task_vectors, [&](int64_t task, int) HWY_ATTR {
+    const int64_t begin = task * task_vectors, end = std::min(begin + task_vectors, vectors);
+    for (int64_t row = 0; row < call.rows; row += kRowsAtATime) {
+      for (int64_t vector = begin; vector < end; vector += unit) {
+        for (int64_t first = 0; first < groups; first += block) {
+          // The next block of these panels, or the first one of the next unit's.
+          const int64_t ahead = first + block < groups ? block * kGroupBytes
+                                                       : (unit + kVectors - 1) / kVectors * call.weights.panel_bytes() -
+                                                             first * kGroupBytes;
+          const Place at{.row = row,
+                         .vector = vector,
+                         .first_group = first,
+                         .end_group = std::min(first + block, groups),
+                         .tile = 0,
+                         .tiles = 1,
+                         .prefetch_bytes = one_tile ? 4096 : ahead,
+                         .prefetch_near = one_tile};
+          AllRows<kFormat>(call, at, std::min(row + kRowsAtATime, call.rows), std::min(vector + unit, end));
+        }
       }
     }
   });

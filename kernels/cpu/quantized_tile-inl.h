@@ -187,6 +187,7 @@ struct QuantizedTileCall {
   // Codes that are fetched from memory meanwhile: of every group's cache lines [first, end), so far ahead.
   int prefetch_first, prefetch_end;
   int64_t prefetch_bytes;
+  bool prefetch_near;  // into the first-level cache
 };
 
 // kRows rows against kColumns vectors, the first of which is vector `first_vector` of the panel.
@@ -220,7 +221,13 @@ HWY_NOINLINE void QuantizedTile(const QuantizedTileCall& call, int first_vector)
     for (int line = call.prefetch_first; line < call.prefetch_end; ++line) {
       const int64_t offset = (g * kLoads + line) * 64 + call.prefetch_bytes;
 #pragma GCC unroll 32
-      for (int c = 0; c < kColumns; c += kVectors) hwy::Prefetch(codes_at[c] + offset);
+      for (int c = 0; c < kColumns; c += kVectors) {
+        if (call.prefetch_near) {
+          hwy::Prefetch(codes_at[c] + offset);
+        } else {
+          __builtin_prefetch(codes_at[c] + offset, 0, 2);
+        }
+      }
     }
     const int8_t* values = call.values + g * kGroupInputs;
 #pragma GCC unroll 8

@@ -115,6 +115,21 @@ TEST(QuantizedLinear, EqualsTheReferenceBitForBitOnEveryTargetAndFormat) {
   }
 }
 
+TEST(QuantizedLinear, RowsThatAreTakenInPiecesEqualTheReferenceOnEveryTarget) {
+  ThreadPool pool(2);
+  constexpr int64_t kRows = 197, kInputs = 1000, kOutputs = 40;
+  const std::vector<float> x = RandomFloats(kRows * kInputs, 2), bias = RandomFloats(kOutputs, 3);
+  for (const DType dtype : kFormats) {
+    SCOPED_TRACE(Describe(dtype, kRows, kInputs, kOutputs));
+    const CodedMatrix coded = RandomCodes(dtype, kOutputs, kInputs);
+    const std::vector<float> expected = reference::QuantizedLinear(coded.WholeRows(), bias, x, kRows, kInputs);
+    ForEveryTarget([&] {
+      const std::vector<float> y = Product(coded.matrix, bias, x.data(), kRows, pool);
+      ExpectSameBits(y.data(), expected.data(), expected.size());
+    });
+  }
+}
+
 TEST(QuantizedLinear, ARowOfManyEqualsTheRowAloneForAnyThreadCount) {
   constexpr int64_t kRows = 37, kInputs = 640, kOutputs = 200;
   const std::vector<float> x = RandomFloats(kRows * kInputs, 2), bias = RandomFloats(kOutputs, 3);
