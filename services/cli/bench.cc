@@ -125,8 +125,11 @@ void AddFlags(CLI::App& command, const Bench& bench, BenchFlags& flags) {
   if (bench.name == "load") {
     command.add_option("--trace", options.trace,
                        "File to replay instead: lines of ARRIVAL_SECONDS PROMPT_TOKENS OUTPUT_TOKENS");
-    command.add_option("--ttft_ms", options.ttft_ms, "Objective: time to first token")->capture_default_str();
+    command.add_option("--ttft_ms", options.ttft_ms, "Objective: time to first token")
+        ->check(RealNumberCheck(0, 1e9))
+        ->capture_default_str();
     command.add_option("--itl_ms", options.itl_ms, "Objective: 99th percentile of a request's gaps")
+        ->check(RealNumberCheck(0, 1e9))
         ->capture_default_str();
   }
   command.add_option("--json", flags.json, "File for the figures as JSON; replaced");

@@ -1,8 +1,11 @@
 """Every bench of `baton bench`, tiny, on a random model: what it states must hold, its files must be whole. Nothing here
 looks at a time."""
 
+import contextlib
 import json
 import os
+import pty
+import re
 import subprocess
 import tempfile
 import unittest
@@ -39,6 +42,8 @@ class BenchTest(unittest.TestCase):
         self.assertTrue(all(table["rows"] for table in report["tables"]))
         self.assertTrue(report["tables"])
         self.assertEqual(svg.tag, "{http://www.w3.org/2000/svg}svg")
+        drawn = [e for kind in ("path", "rect") for e in svg.iter("{http://www.w3.org/2000/svg}" + kind)]
+        self.assertGreater(len(drawn), 2, "lines or bars beside the page's ground")
         return report
 
     def test_in_process(self):
@@ -73,6 +78,20 @@ class BenchTest(unittest.TestCase):
             self.assertRegex(note, r"split is better at \d of 2 rates; they (cross near|do not cross from) [\d.]+")
         self.assertEqual([(row["workers"], row["requests"]) for row in report["tables"][0]["rows"]],
                          [("colocated", 4), ("split", 4)] * 2)
+
+    def test_a_terminal_sees_how_far_it_is(self):
+        terminal, stderr = pty.openpty()
+        process = subprocess.Popen([os.path.join(harness.BIN, "baton"), "bench", "prefix", "--shape", "tiny", "--repetitions", "1000"],
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr)
+        os.close(stderr)
+        self.addCleanup(os.close, terminal)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        shown = ""
+        with contextlib.suppress(OSError):  # its end
+            while not re.search(r"prefix +\[.*\b\d+%.*cached", shown):
+                shown += os.read(terminal, 4096).decode()
+        self.assertIsNone(process.poll(), shown)
 
     def test_engines_model_is_the_one_named(self):
         report = self.check("kv-cache", "--model", harness.DEMO)
