@@ -48,6 +48,11 @@ BATON_FORWARD_STATUS(cublasLtMatmulAlgoGetHeuristic,
                       cublasLtMatmulPreference_t preference, int wanted, cublasLtMatmulHeuristicResult_t found[],
                       int* count),
                      (handle, product, a, b, c, d, preference, wanted, found, count))
+BATON_FORWARD_STATUS(cublasLtMatmulAlgoCheck,
+                     (cublasLtHandle_t handle, cublasLtMatmulDesc_t product, cublasLtMatrixLayout_t a,
+                      cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                      const cublasLtMatmulAlgo_t* algorithm, cublasLtMatmulHeuristicResult_t* result),
+                     (handle, product, a, b, c, d, algorithm, result))
 BATON_FORWARD_STATUS(cublasLtMatmul,
                      (cublasLtHandle_t handle, cublasLtMatmulDesc_t product, const void* alpha, const void* a,
                       cublasLtMatrixLayout_t a_layout, const void* b, cublasLtMatrixLayout_t b_layout, const void* beta,

@@ -2,7 +2,9 @@
 
 #include <cublasLt.h>
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 namespace baton::cuda {
 namespace {
@@ -14,6 +16,8 @@ Error ToError(cublasStatus_t status) {
 cudaDataType_t TypeOf(DType dtype) {
   return dtype == DType::kF32 ? CUDA_R_32F : dtype == DType::kF16 ? CUDA_R_16F : CUDA_R_16BF;
 }
+
+constexpr int kProposals = 16;
 
 bool IsNumber(DType dtype) { return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16; }
 
@@ -40,7 +44,15 @@ struct Gemm::Plan {
     return status;
   }
 
-  cublasStatus_t Choose(cublasLtHandle_t context, bool deterministic) {
+  // Whether `chosen` computes this product, too.
+  bool Takes(cublasLtHandle_t context, const cublasLtMatmulAlgo_t& chosen) const {
+    cublasLtMatmulHeuristicResult_t result{};
+    return cublasLtMatmulAlgoCheck(context, product, w, x, y, y, &chosen, &result) == CUBLAS_STATUS_SUCCESS &&
+           result.workspaceSize <= kWorkspaceBytes;
+  }
+
+  // The best that cuBLASLt proposes; of what it proposes in deterministic mode, the best that computes `others`, too.
+  cublasStatus_t Choose(cublasLtHandle_t context, bool deterministic, const std::vector<OwnedPlan>& others) {
     cublasLtMatmulPreference_t preference = nullptr;
     cublasStatus_t status = cublasLtMatmulPreferenceCreate(&preference);
     const auto bytes = static_cast<size_t>(kWorkspaceBytes);
@@ -53,13 +65,18 @@ struct Gemm::Plan {
       status = cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes,
                                                     sizeof(schemes));
     }
-    cublasLtMatmulHeuristicResult_t found{};
+    cublasLtMatmulHeuristicResult_t found[kProposals] = {};
     int count = 0;
     if (status == CUBLAS_STATUS_SUCCESS) {
-      status = cublasLtMatmulAlgoGetHeuristic(context, product, w, x, y, y, preference, 1, &found, &count);
+      status = cublasLtMatmulAlgoGetHeuristic(context, product, w, x, y, y, preference, others.empty() ? 1 : kProposals,
+                                              found, &count);
     }
-    if (status == CUBLAS_STATUS_SUCCESS && count == 0) status = CUBLAS_STATUS_NOT_SUPPORTED;
-    algorithm = found.algo;
+    const auto* chosen = std::find_if(found, found + count, [&](const cublasLtMatmulHeuristicResult_t& proposal) {
+      return std::all_of(others.begin(), others.end(),
+                         [&](const OwnedPlan& other) { return other->Takes(context, proposal.algo); });
+    });
+    if (status == CUBLAS_STATUS_SUCCESS && chosen == found + count) status = CUBLAS_STATUS_NOT_SUPPORTED;
+    if (status == CUBLAS_STATUS_SUCCESS) algorithm = chosen->algo;
     if (preference != nullptr) cublasLtMatmulPreferenceDestroy(preference);
     return status;
   }
@@ -89,12 +106,19 @@ Error Gemm::Prepare(const Shape& shape, Plan*& plan) {
     plan = found->second.get();
     return Error::kNone;
   }
-  std::unique_ptr<Plan, DestroyPlan> made(new Plan);
+  OwnedPlan made(new Plan);
   cublasStatus_t status = made->Describe(shape);
   Shape fixed = shape;
   std::get<1>(fixed) = kDeterministicRows;
   if (status == CUBLAS_STATUS_SUCCESS && (!deterministic_ || shape == fixed)) {
-    status = made->Choose(context_.get(), deterministic_);
+    std::vector<OwnedPlan> others;
+    for (const int64_t rows : {1, 16, 1024}) {
+      if (!deterministic_ || status != CUBLAS_STATUS_SUCCESS) break;
+      Shape other = shape;
+      std::get<1>(other) = rows;
+      status = others.emplace_back(new Plan)->Describe(other);
+    }
+    if (status == CUBLAS_STATUS_SUCCESS) status = made->Choose(context_.get(), deterministic_, others);
   } else if (status == CUBLAS_STATUS_SUCCESS) {
     Plan* of_fixed = nullptr;
     const Error error = Prepare(fixed, of_fixed);

@@ -27,8 +27,8 @@ class Gemm {
   static bool LibraryFound();
 
   // `workspace`: kWorkspaceBytes, aligned to 256, of this Gemm alone. Deterministic: one algorithm for all numbers of
-  // rows, chosen for kDeterministicRows, and no sum over k that is split, so that a row's result does not depend on its
-  // neighbours.
+  // rows, chosen for kDeterministicRows among those that take few and many, and no sum over k that is split, so that a
+  // row's result does not depend on its neighbours.
   static Error Create(void* workspace, bool deterministic, std::unique_ptr<Gemm>& gemm);
 
   // x: [rows, inputs], w: [outputs, inputs], y: [rows, outputs], all dense. x and w have one format, f32, f16 or bf16;
@@ -47,6 +47,7 @@ class Gemm {
   struct DestroyPlan {
     void operator()(Plan* plan) const;
   };
+  using OwnedPlan = std::unique_ptr<Plan, DestroyPlan>;
 
   Gemm(cublasLtContext* context, void* workspace, bool deterministic)
       : context_(context), workspace_(workspace), deterministic_(deterministic) {}
@@ -55,7 +56,7 @@ class Gemm {
   std::unique_ptr<cublasLtContext, DestroyContext> context_;
   void* const workspace_;
   const bool deterministic_;
-  std::map<Shape, std::unique_ptr<Plan, DestroyPlan>> plans_;
+  std::map<Shape, OwnedPlan> plans_;
 };
 
 }  // namespace baton::cuda

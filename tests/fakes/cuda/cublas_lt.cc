@@ -1,5 +1,6 @@
 #include <cublasLt.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -90,18 +91,30 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t, 
 
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t,
                                               cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
-                                              cublasLtMatmulPreference_t, int, cublasLtMatmulHeuristicResult_t* found,
-                                              int* count) {
-  *found = {{b->columns}};
-  *count = 1;
+                                              cublasLtMatmulPreference_t, int wanted,
+                                              cublasLtMatmulHeuristicResult_t* found, int* count) {
+  *count = std::min(wanted, 2);
+  for (int i = 0; i < *count; ++i) found[i] = {.algo = {b->columns, i > 0}, .workspaceSize = 0};
   return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t,
+                                       cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
+                                       const cublasLtMatmulAlgo_t* algorithm, cublasLtMatmulHeuristicResult_t* result) {
+  *result = {.algo = *algorithm, .workspaceSize = 0};
+  return algorithm->takes_others || algorithm->chosen_for_rows == b->columns ? CUBLAS_STATUS_SUCCESS
+                                                                             : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t product, const void* alpha, const void* a,
                               cublasLtMatrixLayout_t a_layout, const void* b, cublasLtMatrixLayout_t b_layout,
                               const void* beta, const void*, cublasLtMatrixLayout_t, void* d,
-                              cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t*, void* workspace, size_t,
-                              cudaStream_t stream) {
+                              cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t* algorithm, void* workspace,
+                              size_t, cudaStream_t stream) {
+  cublasLtMatmulHeuristicResult_t checked;
+  const cublasStatus_t taken =
+      cublasLtMatmulAlgoCheck(nullptr, product, a_layout, b_layout, nullptr, d_layout, algorithm, &checked);
+  if (taken != CUBLAS_STATUS_SUCCESS) return taken;
   const bool plain = *static_cast<const float*>(alpha) == 1 && *static_cast<const float*>(beta) == 0;
   if (!plain || !product->transposed || a_layout->rows != b_layout->rows || a_layout->columns != d_layout->rows ||
       b_layout->columns != d_layout->columns) {

@@ -28,9 +28,11 @@ using cublasLtMatrixLayout_t = cublasLtMatrixLayoutStandIn*;
 using cublasLtMatmulPreference_t = cublasLtMatmulPreferenceStandIn*;
 struct cublasLtMatmulAlgo_t {
   uint64_t chosen_for_rows;
+  bool takes_others;  // numbers of rows: not the first that is proposed
 };
 struct cublasLtMatmulHeuristicResult_t {
   cublasLtMatmulAlgo_t algo;
+  size_t workspaceSize;
 };
 
 size_t cublasLtGetVersion();
@@ -54,6 +56,9 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
                                               cublasLtMatmulPreference_t preference, int wanted,
                                               cublasLtMatmulHeuristicResult_t* found, int* count);
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t product, cublasLtMatrixLayout_t a,
+                                       cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                       const cublasLtMatmulAlgo_t* algorithm, cublasLtMatmulHeuristicResult_t* result);
 // d = op(a) b, columns one behind the other; alpha must be 1 and beta 0.
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t product, const void* alpha, const void* a,
                               cublasLtMatrixLayout_t a_layout, const void* b, cublasLtMatrixLayout_t b_layout,
