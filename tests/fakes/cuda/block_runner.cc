@@ -92,6 +92,11 @@ void BlockRunner::RunBlock() {
     threads_[i].block = block_index_;
     MakeReady(i);
   }
+  if (launch_->order_seed) {
+    warp_ranks_.resize(warps_.size());
+    std::iota(warp_ranks_.begin(), warp_ranks_.end(), 0u);
+    std::shuffle(warp_ranks_.begin(), warp_ranks_.end(), order_);
+  }
   current_ = Pick();
   main_->SwitchTo(*fibers_[current_]);
   if (error_.empty()) return;
@@ -117,8 +122,18 @@ void BlockRunner::FiberMain(void* self) {
 }
 
 unsigned BlockRunner::Pick() {
-  if (launch_->order_seed)
+  if (launch_->order_seed && *launch_->order_seed % 2 == 0) {
+    size_t best = ready_head_;
+    uint64_t alike = 0;  // ready threads of that warp, any of which may be next
+    for (size_t i = ready_head_; i < ready_.size(); ++i) {
+      const unsigned rank = warp_ranks_[ready_[i] / kWarpSize], of_best = warp_ranks_[ready_[best] / kWarpSize];
+      if (rank < of_best) alike = 0;
+      if (rank <= of_best && order_() % ++alike == 0) best = i;
+    }
+    std::swap(ready_[ready_head_], ready_[best]);
+  } else if (launch_->order_seed) {
     std::swap(ready_[ready_head_], ready_[ready_head_ + order_() % (ready_.size() - ready_head_)]);
+  }
   const unsigned picked = ready_[ready_head_++];
   if (ready_head_ == ready_.size()) {
     ready_.clear();

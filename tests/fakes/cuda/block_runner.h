@@ -40,7 +40,8 @@ class BlockRunner {
     size_t shared_bytes = 0;
     std::function<void()> kernel;  // the body of one thread
     // Order of a block's threads between barriers: ascending, or drawn from this seed (blocks then come in any order
-    // too), which makes code that lacks a barrier read what was not written yet.
+    // too), which makes code that lacks a barrier read what was not written yet: of an odd one thread by thread, of an
+    // even one warp by warp, each as far as it gets, so that it writes over what others have not read yet.
     std::optional<uint64_t> order_seed;
   };
   // What the running thread may know of itself.
@@ -110,6 +111,7 @@ class BlockRunner {
   std::vector<Warp> warps_;
   std::vector<SharedArray> shared_;
   std::vector<unsigned> ready_;
+  std::vector<unsigned> warp_ranks_;  // which goes first
   size_t ready_head_ = 0;
   const Launch* launch_ = nullptr;
   Dim3 block_index_;

@@ -3,7 +3,7 @@
 
 namespace baton {
 
-int ThreadOrders() { return 2; }
+int ThreadOrders() { return 3; }
 
 void SetThreadOrder(int order) {
   if (order == 0) return stand_in::SetOrder(std::nullopt);
