@@ -1,31 +1,37 @@
 #include "common/rpc/signals.h"
 
 #include <csignal>
+#include <cstdlib>
+#include <initializer_list>
+#include <thread>
 
 namespace baton {
 namespace {
 
-sigset_t StopSignals() {
+sigset_t SetOf(std::initializer_list<int> signals) {
   sigset_t set;
   sigemptyset(&set);
-  sigaddset(&set, SIGTERM);
-  sigaddset(&set, SIGINT);
+  for (const int signal : signals) sigaddset(&set, signal);
   return set;
+}
+
+int WaitFor(const sigset_t& set) {
+  int signal = 0;
+  sigwait(&set, &signal);
+  return signal;
 }
 
 }  // namespace
 
 void BlockStopSignals() {
-  const sigset_t set = StopSignals();
+  const sigset_t set = SetOf({SIGTERM, SIGINT});
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   std::signal(SIGPIPE, SIG_IGN);
 }
 
 int WaitForStopSignal() {
-  const sigset_t set = StopSignals();
-  int signal = 0;
-  sigwait(&set, &signal);
-  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+  const int signal = WaitFor(SetOf({SIGTERM, SIGINT}));
+  std::thread([] { std::_Exit(128 + WaitFor(SetOf({SIGINT}))); }).detach();
   return signal;
 }
 

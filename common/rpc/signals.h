@@ -6,7 +6,8 @@ namespace baton {
 // SIGPIPE is ignored.
 void BlockStopSignals();
 
-// Returns the signal's number. A second signal after it ends the process at once.
+// Returns the first signal's number. SIGINT after it ends the process at once; SIGTERM, which a drain may be asked for
+// by more than one, does nothing more.
 int WaitForStopSignal();
 
 }  // namespace baton

@@ -94,7 +94,9 @@ void Metrics::OnScrape(std::function<void()> collect) {
 
 absl::StatusOr<uint16_t> Metrics::Serve(const std::string& host, uint16_t port) {
   try {
-    exposer_ = std::make_unique<prometheus::Exposer>(host + ":" + std::to_string(port), 2);
+    // A connection that asks nothing holds a thread until its time is over: scrapes find another.
+    exposer_ = std::make_unique<prometheus::Exposer>(std::vector<std::string>{
+        "listening_ports", host + ":" + std::to_string(port), "num_threads", "8", "request_timeout_ms", "2000"});
   } catch (const std::exception& error) {
     return Unavailable("metrics cannot listen on %s:%d: %s", host, port, error.what());
   }

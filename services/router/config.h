@@ -42,6 +42,9 @@ struct RouterConfig {
   OtlpCollector collector;
   double trace_sample_ratio = 1;
 
+  // Prompts that run or wait.
+  uint32_t places() const { return max_running + max_waiting; }
+
   void AddTo(Flags& flags);
   absl::Status Finish();
 };

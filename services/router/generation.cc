@@ -66,7 +66,7 @@ void Generation::Start(v1::GenerateRequest request) {
   const bool accepted = context_.text->TryRun([self = shared_from_this(), request = std::move(request)] {
     if (!self->cancelled_) self->Tokenize(request);
   });
-  if (!accepted) End(ExhaustedRetry("too many requests wait to be tokenized", kRetryAfter));
+  if (!accepted) End(ExhaustedRetry(TextQueueFull(*context_.router.config), kRetryAfter));
 }
 
 void Generation::Tokenize(const v1::GenerateRequest& request) {

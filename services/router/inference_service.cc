@@ -238,7 +238,7 @@ grpc::ServerUnaryReactor* InferenceServiceImpl::Tokenize(grpc::CallbackServerCon
     }
     reactor->Finish(ToGrpc(ids.status()));
   });
-  if (!accepted) reactor->Finish(ExhaustedRetry("too many requests wait to be tokenized", std::chrono::seconds(1)));
+  if (!accepted) reactor->Finish(ExhaustedRetry(TextQueueFull(*context_.router.config), std::chrono::seconds(1)));
   return reactor;
 }
 

@@ -71,7 +71,7 @@ int Run(int argc, char** argv) {
     absl::MutexLock lock(&ready_mutex);
     if (ready_server) ready_server->SetReady(ready);
   });
-  TaskPool text(static_cast<int>(config.text_threads), config.max_running + config.max_waiting);
+  TaskPool text(static_cast<int>(config.text_threads), config.places());
   const RouterContext router{&config, &log, &router_metrics, &timers, &directory, &clock, spans->get()};
   InferenceServiceImpl inference({router, &queue, &text, &table});
   AdminServiceImpl admin(&directory, &queue, &router_metrics);

@@ -246,7 +246,13 @@ std::vector<FieldViolation> CheckRequest(const v1::GenerateRequest& request, con
   if (request.cache_salt().size() > kMaxSaltBytes) {
     violations.Add("cache_salt", "has %d bytes, must be at most %d", request.cache_salt().size(), kMaxSaltBytes);
   }
-  violations.CheckRange("priority", request.priority(), -100, 100);
+  if (std::abs(static_cast<int64_t>(request.priority())) > 100) {
+    violations.Add("priority", "is %d, must be in [-100, 100]", request.priority());
+  }
+  if (static_cast<uint32_t>(request.prompts_size()) > config.places()) {
+    violations.Add("prompts", "has %d prompts, this router takes %d at a time", request.prompts_size(),
+                   config.places());
+  }
   if (request.prompts().empty() || request.prompts_size() > static_cast<int>(kMaxPrompts)) {
     violations.Add("prompts", "has %d prompts, must be 1 to %d", request.prompts_size(), kMaxPrompts);
   } else {
@@ -256,6 +262,10 @@ std::vector<FieldViolation> CheckRequest(const v1::GenerateRequest& request, con
   }
   CheckSampling(request.sampling(), *model, config.default_max_tokens, violations, plan);
   return out;
+}
+
+std::string TextQueueFull(const RouterConfig& config) {
+  return absl::StrFormat("%d requests wait to be tokenized, the most that this router takes", config.places());
 }
 
 absl::StatusOr<std::vector<TokenId>> TokenizePrompt(const v1::Prompt& prompt, const std::string& field,

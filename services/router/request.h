@@ -43,6 +43,9 @@ std::vector<FieldViolation> CheckRequest(const v1::GenerateRequest& request, con
 void CheckPrompt(const v1::Prompt& prompt, const std::string& field, const RouterConfig& config,
                  std::vector<FieldViolation>* violations);
 
+// What a call is told that finds the tasks for text full.
+std::string TextQueueFull(const RouterConfig& config);
+
 // Ids of a prompt. Takes time: not for RPC threads. Errors name `field`.
 absl::StatusOr<std::vector<TokenId>> TokenizePrompt(const v1::Prompt& prompt, const std::string& field,
                                                     const ServedModel& model, const std::function<bool()>& cancelled);

@@ -237,6 +237,7 @@ absl::StatusOr<std::shared_ptr<const ServedModel>> WorkerDirectory::FindModel(co
   if (const auto found = models_.find(name); found != models_.end()) return found->second;
   std::string known;
   for (const auto& [known_name, model] : models_) known += (known.empty() ? "" : ", ") + known_name;
+  if (name.empty()) return NotFound("model is empty, and several are served here: %s", known);
   return NotFound("model '%s' is not served here; there is: %s", name, known);
 }
 
@@ -250,7 +251,7 @@ std::vector<std::shared_ptr<const ServedModel>> WorkerDirectory::Models() const 
 std::vector<std::shared_ptr<WorkerLink>> WorkerDirectory::Ready(const ServedModel& model,
                                                                 internal::v1::Role role) const {
   std::vector<std::shared_ptr<WorkerLink>> out;
-  std::vector<std::pair<std::shared_ptr<WorkerLink>, HandoffIdentity>> others;  // prefill workers of other numerics
+  std::vector<std::pair<std::shared_ptr<WorkerLink>, HandoffIdentity>> writers;  // prefill workers
   std::vector<HandoffIdentity> targets;
   for (auto& link : All()) {
     const WorkerLink::State state = link->state();
@@ -260,15 +261,17 @@ std::vector<std::shared_ptr<WorkerLink>> WorkerDirectory::Ready(const ServedMode
     const internal::v1::Role its_role = state.identity.role();
     if (of_model && its_role == internal::v1::ROLE_DECODE) targets.push_back(identity);
     if (its_role != role) continue;
-    if (of_model) {
+    if (role == internal::v1::ROLE_PREFILL) {
+      writers.emplace_back(std::move(link), identity);
+    } else if (of_model) {
       out.push_back(std::move(link));
-    } else if (role == internal::v1::ROLE_PREFILL) {
-      others.emplace_back(std::move(link), identity);
     }
   }
-  for (auto& [link, identity] : others) {
+  std::ranges::stable_partition(writers, [&](const auto& writer) { return writer.second.numerics == model.numerics; });
+  for (auto& [link, identity] : writers) {
     const auto takes = [&](const HandoffIdentity& target) { return MayPair(identity, target); };
-    if (std::any_of(targets.begin(), targets.end(), takes)) out.push_back(std::move(link));
+    const bool waits_for_targets = targets.empty() && identity.numerics == model.numerics;
+    if (waits_for_targets || std::ranges::any_of(targets, takes)) out.push_back(std::move(link));
   }
   return out;
 }

@@ -34,7 +34,7 @@ class WorkerDirectory {
   std::vector<std::shared_ptr<const ServedModel>> Models() const;
 
   // Ready workers of this model and role: those of its numerics in the order of their addresses, then prefill workers
-  // of others that one of its decode workers may be paired with.
+  // of others. Where it has ready decode workers, only prefill workers that one of them may be paired with.
   std::vector<std::shared_ptr<WorkerLink>> Ready(const ServedModel& model, internal::v1::Role role) const;
   // True when a request for the model would find workers now.
   bool Serves(const ServedModel& model) const;

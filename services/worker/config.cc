@@ -4,9 +4,12 @@
 
 #include "absl/strings/numbers.h"
 #include "common/base/status.h"
+#include "common/text/utf8.h"
 
 namespace baton {
 namespace {
+
+constexpr size_t kMaxModelNameBytes = 256;
 
 Duration FromSeconds(double seconds) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
@@ -147,6 +150,16 @@ absl::Status WorkerConfig::Finish(const Flags& flags) {
     std::string path = model;
     while (path.size() > 1 && path.back() == '/') path.pop_back();
     model_name = path.substr(path.rfind('/') + 1);
+  }
+  // It is a label of every metric and stands in errors and tables.
+  const auto control = [](unsigned char c) { return c < 0x20 || c == 0x7f; };
+  if (model_name.size() > kMaxModelNameBytes || FirstInvalidUtf8(model_name) ||
+      std::ranges::any_of(model_name, control)) {
+    return InvalidArgument("--model_name has %d bytes, must be 1 to %d of UTF-8 without control characters",
+                           model_name.size(), kMaxModelNameBytes);
+  }
+  if (engine.max_model_len == 1) {
+    return InvalidArgument("--max_model_len is 1, must hold at least 2 tokens: one of a prompt and one of an answer");
   }
   return absl::OkStatus();
 }

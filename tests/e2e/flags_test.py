@@ -56,6 +56,15 @@ class Contradictions(unittest.TestCase):
         for flag in ("--device=0", "--tensor_parallel=1", "--cuda_graphs=true", "--deterministic=false", "--gpu_memory_utilization=0.9"):
             self.assertIn(f"{flag.partition('=')[0]} is set; only engine cuda takes it", self.refused(*worker, flag))
 
+    def test_a_model_name_that_would_break_tables_and_metrics_is_refused(self):
+        for name in ("a\nb", "x" * 257, b"\xff\xfe"):
+            self.assertRegex(self.refused("baton-decode", "--model", GOLDEN, "--model_name", name),
+                             r"--model_name has \d+ bytes, must be 1 to 256 of UTF-8 without control characters")
+
+    def test_a_length_that_no_request_fits_is_refused(self):
+        self.assertIn("--max_model_len is 1, must hold at least 2 tokens",
+                      self.refused("baton-decode", "--model", GOLDEN, "--max_model_len", "1"))
+
     def test_tls_that_would_be_plain_text_is_refused(self):
         with tempfile.NamedTemporaryFile("w", suffix=".pem") as pem:
             pem.write("-----BEGIN CERTIFICATE-----\n-----BEGIN PRIVATE KEY-----\n")

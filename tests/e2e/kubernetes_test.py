@@ -253,8 +253,10 @@ class Drain(Release):
         streams = [self.stream(router, n=4) for _ in range(4)]
         for stream in streams:
             self.wait_decoding(stream)
-        pod.terminate()
+        for _ in range(20):  # whoever else wants it gone
+            pod.terminate()
         pod.process.wait_log("draining")
+        pod.terminate()
         for stream in streams:
             result = stream.result()
             self.assertEqual([len(choice.token_ids) for choice in result.choices], [200] * 4)

@@ -7,6 +7,7 @@ import math
 import os
 import random
 import re
+import socket
 import subprocess
 import time
 import unittest
@@ -199,6 +200,15 @@ class Reports(unittest.TestCase):
                     self.assertGreaterEqual(value, self.before[program].values[key], key)
 
     # ---- Prometheus
+
+    def test_connections_that_ask_nothing_hold_up_no_scrape(self):
+        port = self.cluster.router.metrics_port
+        idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(4)]
+        try:
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10).read()  # less than the 30 s that one may ask nothing elsewhere
+        finally:
+            for connection in idle:
+                connection.close()
 
     def test_prometheus_scrapes_all_three(self):
         def all_are_up():  # a busy machine may be late for one scrape
