@@ -169,17 +169,19 @@ TEST_F(CudaRunnerTest, StepsAllocateNothingOnTheDeviceNorLetLogitsOut) {
   }
   for (uint32_t i = 0; i < 3; ++i) samples[i].sampler = &samplers[i];
   CudaHarness::Sequence sequences[3];
-  const uint64_t free = device::Open(0)->free_bytes;
-  for (uint32_t step = 0; step < 3; ++step) {
+  uint64_t free = 0;
+  for (uint32_t step = 0; step < 4; ++step) {
     std::vector<CudaHarness::Part> parts;
     for (uint32_t i = 0; i < 3; ++i) {
-      parts.push_back({&sequences[i], RandomTokens(step == 0 ? 20 + i : 1, 300, i), false, {&samples[i], 1}});
+      parts.push_back({&sequences[i], RandomTokens(step % 2 == 0 ? 20 + i : 1, 300, i), false, {&samples[i], 1}});
     }
     for (const std::vector<float>& logits : cuda.Step(parts)) EXPECT_TRUE(logits.empty());
     for (const StepSample& sample : samples) EXPECT_EQ(sample.token.top.size(), 2u);
+    // Kernels are loaded when they first run, which takes memory once.
+    if (step == 0) free = device::Open(0)->free_bytes;
     EXPECT_EQ(device::Open(0)->free_bytes, free) << step;
   }
-  for (const Sampler& sampler : samplers) EXPECT_EQ(sampler.generated(), 3u);
+  for (const Sampler& sampler : samplers) EXPECT_EQ(sampler.generated(), 4u);
 }
 
 TEST_F(CudaRunnerTest, ACopiedOrSwappedBlockHoldsTheSameKeysAndValues) {
