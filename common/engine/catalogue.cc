@@ -1,5 +1,6 @@
 #include "common/engine/catalogue.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/base/status.h"
@@ -44,6 +45,15 @@ absl::StatusOr<const Entry*> Find(const std::string& name) {
 }
 
 }  // namespace
+
+absl::Status RefuseGiven(const ComputeOptions& options, std::string_view owner,
+                         std::initializer_list<std::string_view> flags) {
+  for (const std::string_view flag : flags) {
+    if (std::ranges::find(options.given, flag) == options.given.end()) continue;
+    return InvalidArgument("--%s is set; only engine %s takes it, and this is engine %s", flag, owner, options.engine);
+  }
+  return absl::OkStatus();
+}
 
 std::vector<std::string> EngineNames() {
   std::vector<std::string> names;

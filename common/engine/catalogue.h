@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -45,6 +47,10 @@ struct ComputeOptions {
   bool cuda_graphs = true;
   bool deterministic = false;
 };
+
+// INVALID_ARGUMENT when one of `flags`, which only engine `owner` takes, was set for another.
+absl::Status RefuseGiven(const ComputeOptions& options, std::string_view owner,
+                         std::initializer_list<std::string_view> flags);
 
 // Bytes of weights read so far and in total; from the calling thread.
 using WeightsProgress = std::function<void(uint64_t done, uint64_t total)>;

@@ -62,9 +62,6 @@ absl::StatusOr<double> PoolBytes(const ComputeOptions& options, uint64_t activat
   return bytes;
 }
 
-constexpr const char* kCudaFlags[] = {"tensor_parallel", "device", "gpu_memory_utilization", "cuda_graphs",
-                                      "deterministic"};
-
 // Not ignored silently: who sets them believes in an engine that is not there.
 absl::Status RefuseCudaOptions(const ComputeOptions& options) {
   const ComputeOptions unset;
@@ -87,12 +84,8 @@ absl::Status RefuseCudaOptions(const ComputeOptions& options) {
     return InvalidArgument(
         "--deterministic is true; only engine cuda takes it, tokens of engine cpu never depend on the batch");
   }
-  for (const char* flag : kCudaFlags) {
-    if (std::ranges::count(options.given, flag) > 0) {
-      return InvalidArgument("--%s is set; only engine cuda takes it, and this is engine cpu", flag);
-    }
-  }
-  return absl::OkStatus();
+  return RefuseGiven(options, "cuda",
+                     {"tensor_parallel", "device", "gpu_memory_utilization", "cuda_graphs", "deterministic"});
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "common/base/hash.h"
 #include "common/base/status.h"
+#include "common/engine/kv_layout.h"
 #include "common/engine/step_check.h"
 #include "kernels/embedding.h"
 #include "kernels/kv_store.h"
@@ -74,12 +75,7 @@ int64_t MaxInputs(const model::ModelConfig& config) {
 }  // namespace
 
 KvLayout MakeKvLayout(const model::ModelConfig& config, DType kv_dtype, uint32_t block_size) {
-  return {.dtype = kv_dtype,
-          .layers = config.layers,
-          .kv_heads = config.kv_heads,
-          .head_dim = config.head_dim,
-          .block_size = block_size,
-          .key_order = KeyOrder::kByElement};
+  return KvLayoutOf(config, kv_dtype, block_size, KeyOrder::kByElement);
 }
 
 absl::StatusOr<std::unique_ptr<CpuRunner>> CpuRunner::Create(std::shared_ptr<const CpuWeights> weights,

@@ -142,11 +142,7 @@ absl::StatusOr<std::vector<uint64_t>> MeasureWorking(const ComputeOptions& optio
 }  // namespace
 
 absl::Status CheckCudaEngine(const ComputeOptions& options) {
-  for (const char* flag : {"threads", "pin_threads"}) {
-    if (std::ranges::count(options.given, flag) > 0) {
-      return InvalidArgument("--%s is set; only engine cpu takes it, and this is engine cuda", flag);
-    }
-  }
+  BATON_RETURN_IF_ERROR(RefuseGiven(options, "cpu", {"threads", "pin_threads"}));
   BATON_RETURN_IF_ERROR(FormatsOf(options, DType::kBF16).status());
   BATON_RETURN_IF_ERROR(OpenAll(options).status());
   if (!cuda::Gemm::LibraryFound()) return FailedPrecondition("cuBLASLt's shared library was not found");

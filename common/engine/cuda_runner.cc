@@ -9,6 +9,7 @@
 #include "common/base/hash.h"
 #include "common/base/status.h"
 #include "common/device/device.h"
+#include "common/engine/kv_layout.h"
 #include "common/engine/step_check.h"
 
 namespace baton {
@@ -104,12 +105,7 @@ bool CudaStoresKv(DType kv, DType weights) {
 }
 
 KvLayout CudaKvLayout(const model::ModelConfig& config, DType kv_dtype, uint32_t block_size) {
-  return {.dtype = kv_dtype,
-          .layers = config.layers,
-          .kv_heads = config.kv_heads,
-          .head_dim = config.head_dim,
-          .block_size = block_size,
-          .key_order = KeyOrder::kBySlot};
+  return KvLayoutOf(config, kv_dtype, block_size, KeyOrder::kBySlot);
 }
 
 absl::StatusOr<std::unique_ptr<CudaRunner>> CudaRunner::Create(std::vector<std::shared_ptr<const CudaWeights>> shards,

@@ -249,12 +249,9 @@ std::vector<FieldViolation> CheckRequest(const v1::GenerateRequest& request, con
   if (std::abs(static_cast<int64_t>(request.priority())) > 100) {
     violations.Add("priority", "is %d, must be in [-100, 100]", request.priority());
   }
-  if (static_cast<uint32_t>(request.prompts_size()) > config.places()) {
-    violations.Add("prompts", "has %d prompts, this router takes %d at a time", request.prompts_size(),
-                   config.places());
-  }
-  if (request.prompts().empty() || request.prompts_size() > static_cast<int>(kMaxPrompts)) {
-    violations.Add("prompts", "has %d prompts, must be 1 to %d", request.prompts_size(), kMaxPrompts);
+  const uint32_t most = std::min(kMaxPrompts, config.places());  // those of a request run or wait at the same time
+  if (request.prompts().empty() || static_cast<uint32_t>(request.prompts_size()) > most) {
+    violations.Add("prompts", "has %d prompts, must be 1 to %d", request.prompts_size(), most);
   } else {
     for (int i = 0; i < request.prompts_size(); ++i) {
       CheckPrompt(request.prompts(i), absl::StrFormat("prompts[%d]", i), config, &out);

@@ -123,6 +123,10 @@ class InQueue(unittest.TestCase):
             running.wait()
             cluster.assert_idle()
             self.assertEqual(cluster.generate([5, 6], max_tokens=2).reports[0].usage.completion_tokens, 2)
+            # Trying again would not help, so nothing says that it might.
+            impossible = cluster.stream([[5, 6]] * 3, max_tokens=2)
+            self.assertEqual(impossible.code(), grpc.StatusCode.INVALID_ARGUMENT)
+            self.assertIn("has 3 prompts, must be 1 to 2", impossible.error.details())
 
 
 if __name__ == "__main__":

@@ -11,14 +11,12 @@
 namespace baton::cli {
 namespace {
 
-// `salt` tells runs apart, whose prompts are others.
-absl::StatusOr<std::vector<BenchRequest>> ReadTrace(const BenchOptions& options, uint32_t vocab, uint64_t salt) {
+absl::StatusOr<std::string> ReadTrace(const BenchOptions& options) {
   std::ifstream file(options.trace);
   if (!file) return NotFound("%s cannot be read", options.trace);
   std::ostringstream text;
   text << file.rdbuf();
-  Draw draw(options.seed * 1'000'003 + salt);
-  return ParseTrace(text.str(), vocab, &draw);
+  return text.str();
 }
 
 struct Run {
@@ -32,9 +30,11 @@ absl::StatusOr<std::vector<Run>> RunAll(BenchContext& context, const DeploymentL
   std::vector<Run> runs;
   if (!options.trace.empty()) {
     context.Step("warming up");
-    BATON_ASSIGN_OR_RETURN(std::vector<BenchRequest> others, ReadTrace(options, load.vocab(), 1));
+    BATON_ASSIGN_OR_RETURN(const std::string text, ReadTrace(options));
+    Draw draw(options.seed);  // the prompts of one reading differ from the next's
+    BATON_ASSIGN_OR_RETURN(std::vector<BenchRequest> others, ParseTrace(text, load.vocab(), &draw));
     BATON_RETURN_IF_ERROR(WarmUp(load, std::move(others)));
-    BATON_ASSIGN_OR_RETURN(const auto requests, ReadTrace(options, load.vocab(), 0));
+    BATON_ASSIGN_OR_RETURN(const auto requests, ParseTrace(text, load.vocab(), &draw));
     context.Step("replaying the trace");
     runs.push_back({"trace", 0, load.Run(requests)});
     return runs;
